@@ -1,0 +1,1 @@
+//! Raw bindings of the part of the QNN ABI that qnnc uses.

@@ -1,0 +1,424 @@
+//! The state of one lowering: the QNN graph that grows, and where every value is.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Layout, LowerCx, Refusal, keeps_order};
+use crate::ir::{DataType, Graph, NodeId, Tensor, ValueId};
+use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnTensor, QnnType, Quant, StaticData, TensorId, TensorKind};
+use crate::verdict::codes;
+
+/// What is lowered for: facts of the SoC that lowerings may ask about.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Marketing id, `sm8650`.
+    pub soc: String,
+    /// Hexagon architecture: 68, 69, 73, 75, 79, 81.
+    pub arch: u32,
+    /// The QNN type in which real numbers are kept inside the graph.
+    pub float: QnnType,
+    /// Lowerings that approximate are allowed.
+    pub allow_approximate: bool,
+}
+
+/// What was there before a node was lowered, to go back to.
+#[derive(Debug)]
+struct Mark {
+    tensors: usize,
+    ops: usize,
+    journal: usize,
+}
+
+/// Lowers nodes of one graph into one QNN graph.
+#[derive(Debug)]
+pub struct Lowering<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) target: &'a Target,
+    pub(super) qnn: QnnGraph,
+    /// Every tensor that holds a value, with its layout.
+    places: HashMap<ValueId, Vec<(Layout, TensorId)>>,
+    /// Values whose `places` grew, in order.
+    journal: Vec<ValueId>,
+    /// Values that come from outside, in the order they were first needed.
+    external: Vec<ValueId>,
+    tensor_names: HashSet<String>,
+    op_names: HashSet<String>,
+    pub(super) current: NodeId,
+}
+
+impl<'a> Lowering<'a> {
+    pub fn new(graph: &'a Graph, target: &'a Target, name: &str) -> Self {
+        Self {
+            graph,
+            target,
+            qnn: QnnGraph { name: name.into(), ..QnnGraph::default() },
+            places: HashMap::new(),
+            journal: vec![],
+            external: vec![],
+            tensor_names: HashSet::new(),
+            op_names: HashSet::new(),
+            current: NodeId(0),
+        }
+    }
+
+    /// Lowers one node. Nodes must come in topological order. After a refusal the state is as before.
+    pub fn node(&mut self, id: NodeId) -> Result<(), Refusal> {
+        let node = self.graph.node(id);
+        let Some(def) = crate::ops::find(&node.domain, &node.op_type) else {
+            return Err(Refusal::new(codes::UNKNOWN_OP, format!("no op {} is known", node.op_name()))
+                .fix("spell it with ONNX ops, or give a rewrite for it"));
+        };
+        let Some(lower) = def.lower else {
+            return Err(Refusal::new(codes::NO_LOWERING, format!("{} has no QNN equivalent here", node.op_name())));
+        };
+        self.check_types(id)?;
+        let mark = Mark { tensors: self.qnn.tensors.len(), ops: self.qnn.ops.len(), journal: self.journal.len() };
+        let externals = self.external.len();
+        self.current = id;
+        let done = lower(&mut LowerCx { low: self, node }).and_then(|()| self.check_lowered(id, mark.ops));
+        if let Err(refusal) = done {
+            self.undo(&mark);
+            self.external.truncate(externals);
+            return Err(refusal);
+        }
+        Ok(())
+    }
+
+    /// Refuses what no lowering can take: values without a static type, zero-sized tensors.
+    fn check_types(&self, id: NodeId) -> Result<(), Refusal> {
+        let node = self.graph.node(id);
+        for v in node.reads().chain(node.outputs.iter().flatten().copied()) {
+            let value = self.graph.value(v);
+            let Some(ty) = value.ty.tensor() else {
+                return Err(Refusal::new(codes::CONSEQUENCE, format!("the type of {:?} is not known", value.name)));
+            };
+            let Some(shape) = ty.static_shape() else {
+                return Err(Refusal::new(codes::DATA_DEPENDENT, format!("{:?} has no static shape: {ty}", value.name))
+                    .fix("fix the dimension with --dim or --input-shape"));
+            };
+            if shape.contains(&0) && value.data.is_none() {
+                return Err(Refusal::new(
+                    codes::ZERO_SIZE,
+                    format!("{:?} has a dimension of size 0: {ty}", value.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every output that somebody asked for has a place, and no tensor has a rank that QNN refuses.
+    fn check_lowered(&self, id: NodeId, first_op: usize) -> Result<(), Refusal> {
+        for op in &self.qnn.ops[first_op..] {
+            for t in op.inputs.iter().chain(&op.outputs) {
+                let t = self.qnn.tensor(*t);
+                if t.dims.len() > 5 && t.kind != TensorKind::Null {
+                    let mut r = Refusal::new(
+                        codes::RANK,
+                        format!("{} would need {:?} of rank {}", op.op_type, t.name, t.dims.len()),
+                    );
+                    r.0[0].qnn_op = Some(op.op_type.clone());
+                    r.0[0] = r.0[0].clone().expected("rank 1 to 5", format!("rank {}", t.dims.len()));
+                    return Err(r);
+                }
+            }
+        }
+        let node = self.graph.node(id);
+        debug_assert!(
+            node.outputs.iter().flatten().all(|v| self.places.contains_key(v)),
+            "{} ({}) left an output without a place",
+            node.name,
+            node.op_name()
+        );
+        Ok(())
+    }
+
+    fn undo(&mut self, mark: &Mark) {
+        for t in self.qnn.tensors.drain(mark.tensors..) {
+            self.tensor_names.remove(&t.name);
+        }
+        for op in self.qnn.ops.drain(mark.ops..) {
+            self.op_names.remove(&op.name);
+        }
+        for v in self.journal.drain(mark.journal..).rev() {
+            if let Some(places) = self.places.get_mut(&v) {
+                places.pop();
+                if places.is_empty() {
+                    self.places.remove(&v);
+                }
+            }
+        }
+    }
+
+    /// Makes `outputs` (values of the IR graph) the QNN graph's outputs, under the model's names and types, and orders
+    /// the inputs as in `inputs`. An error if a value cannot be held at the edge.
+    pub fn finish(mut self, inputs: &[ValueId], outputs: &[ValueId]) -> Result<QnnGraph, Refusal> {
+        for v in outputs {
+            self.output(*v)?;
+        }
+        let mut order = inputs.to_vec();
+        order.extend(self.external.iter().filter(|v| !inputs.contains(v)));
+        for v in order {
+            let name = &self.graph.value(v).name;
+            if self.external.contains(&v)
+                && let Some(i) = self.qnn.tensors.iter().position(|t| t.kind == TensorKind::AppWrite && t.name == *name)
+            {
+                self.qnn.inputs.push(TensorId(i as u32));
+            }
+        }
+        Ok(self.qnn)
+    }
+
+    /// The values from outside that the lowered nodes read, in the order they were first needed.
+    pub fn external(&self) -> &[ValueId] {
+        &self.external
+    }
+
+    /// The QNN graph so far.
+    pub fn qnn(&self) -> &QnnGraph {
+        &self.qnn
+    }
+
+    fn output(&mut self, v: ValueId) -> Result<(), Refusal> {
+        let value = self.graph.value(v);
+        let ty = self.tensor_type(v)?;
+        let rank = ty.1.len();
+        let at = self.place_in(v, &Layout::identity(rank))?;
+        let edge = edge_type(ty.0).ok_or_else(|| {
+            Refusal::new(codes::DTYPE, format!("output {:?} is {}, which the HTP does not hold", value.name, ty.0))
+        })?;
+        let dims = qnn_dims(&ty.1);
+        let t = self.qnn.tensor(at);
+        let ready = t.kind == TensorKind::Native
+            && t.dtype == edge
+            && t.dims == dims
+            && self.qnn.ops.iter().any(|op| op.outputs.contains(&at));
+        if ready {
+            if !self.tensor_names.contains(&value.name) || self.qnn.tensor(at).name == value.name {
+                self.tensor_names.remove(&self.qnn.tensor(at).name);
+            } else {
+                self.free_name(&value.name);
+            }
+            self.tensor_names.insert(value.name.clone());
+            let t = self.qnn.tensor_mut(at);
+            t.kind = TensorKind::AppRead;
+            t.name.clone_from(&value.name);
+            self.qnn.outputs.push(at);
+            return Ok(());
+        }
+        self.free_name(&value.name);
+        let op = if self.qnn.tensor(at).dtype == edge { "Reshape" } else { "Cast" };
+        let mut from = at;
+        if op == "Cast" && self.qnn.tensor(at).dims != dims {
+            let (dtype, quant) = (self.qnn.tensor(at).dtype, self.qnn.tensor(at).quant.clone());
+            from = self.add_tensor("", dtype, dims.clone(), quant);
+            self.add_op("Reshape", &[at], &[from], vec![]);
+        }
+        let quant = self.qnn.tensor(from).quant.clone();
+        let out = self.add_tensor(&value.name, edge, dims, quant);
+        self.qnn.tensor_mut(out).kind = TensorKind::AppRead;
+        self.add_op(op, &[from], &[out], vec![]);
+        self.qnn.outputs.push(out);
+        Ok(())
+    }
+
+    /// Gives the tensor that has this name another one, so that a graph output can have it.
+    fn free_name(&mut self, name: &str) {
+        if let Some(i) = self.qnn.tensors.iter().position(|t| t.name == name) {
+            let other = self.unique_tensor_name(&format!("{name}.inner"));
+            self.qnn.tensors[i].name = other;
+            self.tensor_names.remove(name);
+        }
+    }
+
+    pub(super) fn tensor_type(&self, v: ValueId) -> Result<(DataType, Vec<usize>), Refusal> {
+        let value = self.graph.value(v);
+        let known = value.ty.tensor().and_then(|t| Some((t.dtype, t.static_shape()?)));
+        known.ok_or_else(|| Refusal::new(codes::CONSEQUENCE, format!("the type of {:?} is not known", value.name)))
+    }
+
+    /// The layouts in which `v` exists now (the identity for what comes from outside).
+    pub(super) fn layouts(&self, v: ValueId) -> Vec<Layout> {
+        match self.places.get(&v) {
+            Some(p) => p.iter().map(|(l, _)| l.clone()).collect(),
+            None => vec![Layout::identity(self.graph.value(v).ty.tensor().map_or(0, |t| t.shape.len()))],
+        }
+    }
+
+    /// The tensor that holds `v` in `layout`, made if need be.
+    pub(super) fn place_in(&mut self, v: ValueId, layout: &Layout) -> Result<TensorId, Refusal> {
+        if let Some((_, t)) = self.places.get(&v).and_then(|p| p.iter().find(|(l, _)| l == layout)) {
+            return Ok(*t);
+        }
+        let graph = self.graph;
+        if let Some(tensor) = &graph.value(v).data {
+            let t = self.constant(&graph.value(v).name, tensor, layout)?;
+            self.put(v, layout.clone(), t);
+            return Ok(t);
+        }
+        if !self.places.contains_key(&v) {
+            self.enter(v)?;
+            return self.place_in(v, layout);
+        }
+        // Of the copies there are, take the one that a mere renaming of axes turns into the wanted layout.
+        let dims: Vec<u32> = self.tensor_type(v)?.1.iter().map(|&d| d as u32).collect();
+        let copies = &self.places[&v];
+        let (from, at) =
+            copies.iter().find(|(l, _)| keeps_order(&l.apply(&dims), &l.perm_to(layout))).unwrap_or(&copies[0]).clone();
+        let perm = from.perm_to(layout);
+        let moved = from.apply(&dims);
+        let source = self.qnn.tensor(at);
+        let (dtype, quant, name) = (source.dtype, source.quant.clone(), graph.value(v).name.clone());
+        let out = self.add_tensor(&name, dtype, layout.apply(&dims), quant);
+        if keeps_order(&moved, &perm) {
+            self.add_op("Reshape", &[at], &[out], vec![]);
+        } else {
+            let perm: Vec<u32> = perm.iter().map(|&p| p as u32).collect();
+            self.add_op("Transpose", &[at], &[out], vec![("perm".into(), Param::u32s(&perm))]);
+        }
+        self.put(v, layout.clone(), out);
+        Ok(out)
+    }
+
+    pub(super) fn put(&mut self, v: ValueId, layout: Layout, t: TensorId) {
+        self.places.entry(v).or_default().push((layout, t));
+        self.journal.push(v);
+    }
+
+    /// A value from outside becomes an input of the QNN graph, converted to the type that the HTP computes in.
+    fn enter(&mut self, v: ValueId) -> Result<(), Refusal> {
+        let (dtype, shape) = self.tensor_type(v)?;
+        let name = &self.graph.value(v).name;
+        let Some(edge) = edge_type(dtype) else {
+            return Err(Refusal::new(codes::DTYPE, format!("{name:?} is {dtype}, which the HTP does not hold"))
+                .fix("cast it outside of the NPU part, or export the model with float32"));
+        };
+        let dims = qnn_dims(&shape);
+        self.free_name(name);
+        let mut t = self.add_tensor(name, edge, dims.clone(), Quant::None);
+        self.qnn.tensor_mut(t).kind = TensorKind::AppWrite;
+        let inner = self.inner_type(dtype);
+        if inner != edge {
+            let cast = self.add_tensor(name, inner, dims, Quant::None);
+            self.add_op("Cast", &[t], &[cast], vec![]);
+            t = cast;
+        }
+        self.put(v, Layout::identity(shape.len()), t);
+        self.external.push(v);
+        Ok(())
+    }
+
+    /// The QNN type in which values of an ONNX type are kept inside the graph.
+    pub(super) fn inner_type(&self, dtype: DataType) -> QnnType {
+        match dtype {
+            d if d.is_float() => self.target.float,
+            DataType::Bool => QnnType::BOOL_8,
+            DataType::U8 => QnnType::UINT_8,
+            DataType::I8 => QnnType::INT_8,
+            DataType::U16 => QnnType::UINT_16,
+            DataType::I16 => QnnType::INT_16,
+            DataType::U32 | DataType::U64 => QnnType::UINT_32,
+            _ => QnnType::INT_32,
+        }
+    }
+
+    /// A static tensor for a constant of the model, in the type that the graph computes in.
+    pub(super) fn constant(&mut self, name: &str, tensor: &Tensor, layout: &Layout) -> Result<TensorId, Refusal> {
+        let dtype = self.inner_type(tensor.dtype());
+        Self::check_narrowing(name, tensor, dtype)?;
+        let perm = (!layout.is_identity()).then(|| layout.order().to_vec());
+        let dims = qnn_dims(&layout.apply(tensor.shape()));
+        Ok(self.add_static(name, dtype, dims, StaticData::Constant { tensor: tensor.clone(), perm }))
+    }
+
+    /// 64-bit integers become 32-bit ones only if every value fits.
+    fn check_narrowing(name: &str, tensor: &Tensor, to: QnnType) -> Result<(), Refusal> {
+        let (low, high) = match (tensor.dtype(), to) {
+            (DataType::I64, QnnType::INT_32) => (i128::from(i32::MIN), i128::from(i32::MAX)),
+            (DataType::U64, QnnType::UINT_32) => (0, i128::from(u32::MAX)),
+            _ => return Ok(()),
+        };
+        match tensor.to_i128s().unwrap_or_default().into_iter().find(|v| !(low..=high).contains(v)) {
+            None => Ok(()),
+            Some(v) => {
+                let mut r = Refusal::new(codes::INT64, format!("constant {name:?} holds {v}, which does not fit {to}"));
+                r.0[0] = r.0[0].clone().expected(format!("{low} to {high}"), v.to_string());
+                Err(r.fix("use values that fit 32 bits; the HTP has no 64-bit integers"))
+            }
+        }
+    }
+
+    pub(super) fn add_static(&mut self, name: &str, dtype: QnnType, dims: Vec<u32>, data: StaticData) -> TensorId {
+        let t = self.add_tensor(name, dtype, dims, Quant::None);
+        let tensor = self.qnn.tensor_mut(t);
+        tensor.kind = TensorKind::Static;
+        tensor.data = Some(data);
+        t
+    }
+
+    pub(super) fn add_tensor(&mut self, name: &str, dtype: QnnType, dims: Vec<u32>, quant: Quant) -> TensorId {
+        let stem = if name.is_empty() { self.graph.node(self.current).name.clone() } else { name.to_string() };
+        let name = self.unique_tensor_name(&stem);
+        self.qnn.tensors.push(QnnTensor { name, kind: TensorKind::Native, dtype, dims, quant, data: None });
+        TensorId(self.qnn.tensors.len() as u32 - 1)
+    }
+
+    fn unique_tensor_name(&mut self, stem: &str) -> String {
+        let name = unique(stem, &self.tensor_names, self.qnn.tensors.len());
+        self.tensor_names.insert(name.clone());
+        name
+    }
+
+    pub(super) fn add_op(
+        &mut self,
+        op_type: &str,
+        inputs: &[TensorId],
+        outputs: &[TensorId],
+        params: Vec<(String, Param)>,
+    ) {
+        let stem = if self.qnn.ops.is_empty() && self.graph.node_count() == 0 {
+            op_type.to_string()
+        } else {
+            self.graph.node(self.current).name.clone()
+        };
+        let name = unique(&stem, &self.op_names, self.qnn.ops.len());
+        self.op_names.insert(name.clone());
+        self.qnn.ops.push(QnnOp {
+            name,
+            package: "qti.aisw".into(),
+            op_type: op_type.into(),
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            params,
+            node: self.current,
+        });
+    }
+}
+
+/// The dims of a QNN tensor for a logical shape: a scalar is one element of rank 1.
+pub(super) fn qnn_dims(shape: &[usize]) -> Vec<u32> {
+    if shape.is_empty() { vec![1] } else { shape.iter().map(|&d| d as u32).collect() }
+}
+
+/// The QNN type of a value at the edge of the graph, where ONNX Runtime's own type must stand; `None` if the HTP
+/// takes no such tensor.
+fn edge_type(dtype: DataType) -> Option<QnnType> {
+    Some(match dtype {
+        DataType::F32 => QnnType::FLOAT_32,
+        DataType::F16 => QnnType::FLOAT_16,
+        DataType::I64 => QnnType::INT_64,
+        DataType::I32 => QnnType::INT_32,
+        DataType::U32 => QnnType::UINT_32,
+        DataType::I16 => QnnType::INT_16,
+        DataType::U16 => QnnType::UINT_16,
+        DataType::I8 => QnnType::INT_8,
+        DataType::U8 => QnnType::UINT_8,
+        DataType::Bool => QnnType::BOOL_8,
+        _ => return None,
+    })
+}
+
+fn unique(stem: &str, taken: &HashSet<String>, seed: usize) -> String {
+    if !stem.is_empty() && !taken.contains(stem) {
+        return stem.into();
+    }
+    (seed..usize::MAX).map(|i| format!("{stem}#{i}")).find(|n| !taken.contains(n)).unwrap_or_default()
+}

@@ -1,0 +1,3 @@
+//! The `qnnc` command.
+
+fn main() {}

@@ -1,0 +1,4 @@
+use super::OpDef;
+
+/// The rows of this family.
+pub const OPS: &[OpDef] = &[];

@@ -1,0 +1,3 @@
+//! QNN: the graph that a backend gets ([`graph`]), the worker that owns the vendor's libraries, and its protocol.
+
+pub mod graph;
