@@ -12,9 +12,14 @@
 //! - Same input, same bytes out: nothing printed or emitted iterates a hash map.
 //! - The bundle appears whole or not at all.
 
+pub mod error;
 pub mod infer;
 pub mod ir;
 pub mod lower;
 pub mod ops;
+pub mod options;
+pub mod progress;
 pub mod qnn;
 pub mod verdict;
+
+pub use error::Error;
