@@ -20,6 +20,7 @@ pub mod ops;
 pub mod options;
 pub mod progress;
 pub mod qnn;
+pub mod report;
 pub mod verdict;
 
 pub use error::Error;
