@@ -15,6 +15,7 @@ mod attention;
 mod cast;
 mod clip;
 mod compare_logical;
+pub(crate) mod compose;
 mod concat_split;
 mod control_flow;
 mod conv;
@@ -49,6 +50,10 @@ mod scatter;
 mod shape_constant;
 mod slice;
 mod softmax;
+#[cfg(test)]
+// Tests fail by panicking, and not every family uses every helper.
+#[allow(dead_code, clippy::unwrap_used, clippy::panic)]
+mod testing;
 mod tile_expand;
 mod topk_argmax;
 mod transpose;
