@@ -18,6 +18,7 @@ pub mod ir;
 pub mod lower;
 pub mod ops;
 pub mod options;
+pub mod place;
 pub mod progress;
 pub mod qnn;
 pub mod report;

@@ -40,6 +40,8 @@ pub struct Lowering<'a> {
     journal: Vec<ValueId>,
     /// Values that come from outside, in the order they were first needed.
     external: Vec<ValueId>,
+    /// Their tensors at the edge.
+    entries: HashMap<ValueId, TensorId>,
     tensor_names: HashSet<String>,
     op_names: HashSet<String>,
     pub(super) current: NodeId,
@@ -54,6 +56,7 @@ impl<'a> Lowering<'a> {
             places: HashMap::new(),
             journal: vec![],
             external: vec![],
+            entries: HashMap::new(),
             tensor_names: HashSet::new(),
             op_names: HashSet::new(),
             current: NodeId(0),
@@ -77,7 +80,9 @@ impl<'a> Lowering<'a> {
         let done = lower(&mut LowerCx { low: self, node }).and_then(|()| self.check_lowered(id, mark.ops));
         if let Err(refusal) = done {
             self.undo(&mark);
-            self.external.truncate(externals);
+            for v in self.external.drain(externals..) {
+                self.entries.remove(&v);
+            }
             return Err(refusal);
         }
         Ok(())
@@ -148,23 +153,16 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Makes `outputs` (values of the IR graph) the QNN graph's outputs, under the model's names and types, and orders
-    /// the inputs as in `inputs`. An error if a value cannot be held at the edge.
-    pub fn finish(mut self, inputs: &[ValueId], outputs: &[ValueId]) -> Result<QnnGraph, Refusal> {
-        for v in outputs {
-            self.output(*v)?;
-        }
+    /// The finished graph, its inputs in the order of `inputs`.
+    pub fn finish(mut self, inputs: &[ValueId]) -> QnnGraph {
         let mut order = inputs.to_vec();
         order.extend(self.external.iter().filter(|v| !inputs.contains(v)));
         for v in order {
-            let name = &self.graph.value(v).name;
-            if self.external.contains(&v)
-                && let Some(i) = self.qnn.tensors.iter().position(|t| t.kind == TensorKind::AppWrite && t.name == *name)
-            {
-                self.qnn.inputs.push(TensorId(i as u32));
+            if let Some(t) = self.entries.get(&v) {
+                self.qnn.inputs.push(*t);
             }
         }
-        Ok(self.qnn)
+        self.qnn
     }
 
     /// The values from outside that the lowered nodes read, in the order they were first needed.
@@ -177,8 +175,13 @@ impl<'a> Lowering<'a> {
         &self.qnn
     }
 
-    fn output(&mut self, v: ValueId) -> Result<(), Refusal> {
+    /// Makes a value an output of the QNN graph, under the model's name and type; call it after the last node. A refusal
+    /// if the value cannot be held at the edge.
+    pub fn output(&mut self, v: ValueId) -> Result<(), Refusal> {
         let value = self.graph.value(v);
+        if let Some((producer, _)) = value.producer {
+            self.current = producer;
+        }
         let ty = self.tensor_type(v)?;
         let rank = ty.1.len();
         let at = self.place_in(v, &Layout::identity(rank))?;
@@ -293,7 +296,8 @@ impl<'a> Lowering<'a> {
         };
         let dims = qnn_dims(&shape);
         self.free_name(name);
-        let mut t = self.add_tensor(name, edge, dims.clone(), Quant::None);
+        let entry = self.add_tensor(name, edge, dims.clone(), Quant::None);
+        let mut t = entry;
         self.qnn.tensor_mut(t).kind = TensorKind::AppWrite;
         let inner = self.inner_type(dtype);
         if inner != edge {
@@ -303,6 +307,7 @@ impl<'a> Lowering<'a> {
         }
         self.put(v, Layout::identity(shape.len()), t);
         self.external.push(v);
+        self.entries.insert(v, entry);
         Ok(())
     }
 

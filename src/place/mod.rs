@@ -1,0 +1,7 @@
+//! Placement: which nodes run together on the NPU.
+
+mod solve;
+mod stages;
+
+pub use solve::{Placed, Solution, Validator, refused_by_validator, solve};
+pub use stages::{Partition, partition};
