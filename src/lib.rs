@@ -22,6 +22,7 @@ pub mod place;
 pub mod progress;
 pub mod qnn;
 pub mod report;
+pub mod rewrite;
 pub mod verdict;
 
 pub use error::Error;

@@ -239,6 +239,19 @@ impl Graph {
         }
     }
 
+    /// Makes every reader of `old` read `new`; a graph output keeps its name by giving it to `new`.
+    pub fn redirect(&mut self, old: ValueId, new: ValueId) {
+        let is_output = self.outputs.contains(&old);
+        self.replace_uses(old, new);
+        if is_output {
+            let (a, b) = (self.value(old).name.clone(), self.value(new).name.clone());
+            self.by_name.insert(a.clone(), new);
+            self.by_name.insert(b.clone(), old);
+            self.value_mut(new).name = a;
+            self.value_mut(old).name = b;
+        }
+    }
+
     /// The nodes as a petgraph graph: an edge runs from a producer to each reader.
     pub fn topology(&self) -> (DiGraph<NodeId, ValueId>, Vec<Option<NodeIndex>>) {
         let mut view = DiGraph::with_capacity(self.nodes.len(), self.nodes.len() * 2);

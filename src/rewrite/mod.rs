@@ -1,0 +1,204 @@
+//! Rewrites of the graph: one file per rewrite, collected in [`ALL`].
+//!
+//! A rewrite looks at one node (the root of its pattern) and answers with a [`Patch`], with a refusal that says why a
+//! near miss was left alone, or with nothing. A patch is type-checked before it is spliced in: a value is only ever
+//! replaced by one of the same type and shape. Names of untouched nodes and of the graph's inputs and outputs stay.
+
+mod gelu_erf;
+mod pattern;
+
+pub use pattern::Pattern;
+
+use std::collections::BTreeSet;
+
+use crate::ir::{Attr, CycleError, Graph, Node, NodeId, Origin, Tensor, Value, ValueId, ValueType};
+use crate::ops::{self, InferCx};
+
+/// How faithful a rewrite is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Bit-equal, or within 2 ulp of the original order of operations.
+    Exact,
+    /// Within the bound that the rewrite's documentation states.
+    Tolerance,
+}
+
+/// What a rewrite says about a node.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Not the pattern.
+    NoMatch,
+    /// Looks like the pattern and is not: why.
+    Refused(String),
+    Matched(Patch),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rewrite {
+    /// Names the rewrite in the provenance of nodes and in reports.
+    pub name: &'static str,
+    pub class: Class,
+    pub look: fn(&Pattern<'_>, NodeId) -> Outcome,
+}
+
+/// Every rewrite, in the order in which they are tried.
+pub const ALL: &[Rewrite] = &[gelu_erf::REWRITE];
+
+/// An input of a new node.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A value that the graph has.
+    Value(ValueId),
+    /// Output 0 of an earlier node of the patch.
+    New(usize),
+    /// A new constant.
+    Constant(Tensor),
+}
+
+/// A node to be.
+#[derive(Clone, Debug)]
+pub struct NewNode {
+    pub domain: &'static str,
+    pub op_type: &'static str,
+    pub version: i64,
+    pub inputs: Vec<Operand>,
+    pub attrs: Vec<(&'static str, Attr)>,
+}
+
+/// Nodes that take the place of others.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// In topological order; each has one output.
+    pub nodes: Vec<NewNode>,
+    /// The value that the last node's output replaces.
+    pub replaces: ValueId,
+    /// The matched nodes, for the provenance of the new ones.
+    pub covers: Vec<NodeId>,
+}
+
+/// One thing that happened, for the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub rewrite: &'static str,
+    pub applied: bool,
+    /// Names of the user's nodes that were matched.
+    pub nodes: Vec<String>,
+    /// Why it was not applied; empty if it was.
+    pub message: String,
+}
+
+/// Applies rewrites to a fixed point. A typed graph stays one.
+pub fn rewrite(graph: &mut Graph, rewrites: &[Rewrite]) -> Result<Vec<Event>, CycleError> {
+    let mut events: Vec<Event> = vec![];
+    // The bound is against a pair of rewrites that undo each other.
+    for _ in 0..16 {
+        let mut changed = false;
+        for r in rewrites {
+            changed |= one(graph, r, &mut events)?;
+        }
+        if !changed {
+            break;
+        }
+    }
+    Ok(events)
+}
+
+fn one(graph: &mut Graph, r: &Rewrite, events: &mut Vec<Event>) -> Result<bool, CycleError> {
+    let mut changed = false;
+    let mut gone: BTreeSet<NodeId> = BTreeSet::new();
+    let mut consumers = graph.consumers();
+    for id in graph.topological_order()? {
+        if gone.contains(&id) {
+            continue;
+        }
+        match (r.look)(&Pattern::new(graph, &consumers), id) {
+            Outcome::NoMatch => {}
+            Outcome::Refused(message) => {
+                let event = Event { rewrite: r.name, applied: false, nodes: origin_names(graph, &[id]), message };
+                if !events.contains(&event) {
+                    events.push(event);
+                }
+            }
+            Outcome::Matched(patch) => {
+                let nodes = origin_names(graph, &patch.covers);
+                let done = splice(graph, r.name, &patch);
+                consumers = graph.consumers();
+                changed |= done.is_ok();
+                if done.is_ok() {
+                    gone.extend(patch.covers);
+                }
+                let (applied, message) = (done.is_ok(), done.err().unwrap_or_default());
+                events.push(Event { rewrite: r.name, applied, nodes, message });
+            }
+        }
+    }
+    if changed {
+        graph.remove_dead();
+    }
+    Ok(changed)
+}
+
+fn origin_names(graph: &Graph, nodes: &[NodeId]) -> Vec<String> {
+    let mut names: Vec<String> = vec![];
+    for id in nodes {
+        let node = graph.node(*id);
+        let own = if node.origin.nodes.is_empty() { vec![node.name.clone()] } else { node.origin.nodes.clone() };
+        names.extend(own.into_iter().filter(|n| !names.contains(n)).collect::<Vec<_>>());
+    }
+    names
+}
+
+/// Adds the patch's nodes and makes readers of the replaced value read the new one. After an error nobody reads what
+/// was added.
+fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<(), String> {
+    let old = graph.value(patch.replaces).clone();
+    let mut rewrites: Vec<&'static str> = vec![];
+    for r in patch.covers.iter().flat_map(|id| &graph.node(*id).origin.rewrites).chain([&name]) {
+        if !rewrites.contains(r) {
+            rewrites.push(r);
+        }
+    }
+    let origin = Origin { nodes: origin_names(graph, &patch.covers), rewrites };
+    let mut made: Vec<ValueId> = vec![];
+    for new in &patch.nodes {
+        let mut inputs = vec![];
+        for operand in &new.inputs {
+            inputs.push(Some(match operand {
+                Operand::Value(v) => *v,
+                Operand::New(i) => *made.get(*i).ok_or("a patch reads a node that comes later")?,
+                Operand::Constant(t) => graph.add_constant(&format!("{}.c", old.name), t.clone()),
+            }));
+        }
+        let out = graph.add_value(Value { name: format!("{}.{name}", old.name), ..Value::default() });
+        let mut node = Node {
+            name: format!("{}/{name}.{}", origin.nodes.first().map_or("", String::as_str), made.len()),
+            domain: new.domain.into(),
+            op_type: new.op_type.into(),
+            version: new.version,
+            inputs,
+            outputs: vec![Some(out)],
+            origin: origin.clone(),
+            ..Node::default()
+        };
+        for (k, v) in &new.attrs {
+            node.attrs.set(*k, v.clone());
+        }
+        let id = graph.add_node(node);
+        graph.value_mut(out).ty = infer_one(graph, id)?;
+        made.push(out);
+    }
+    let last = *made.last().ok_or("an empty patch")?;
+    if graph.value(last).ty != old.ty {
+        return Err(format!("the result would be {:?} instead of {:?}", graph.value(last).ty, old.ty));
+    }
+    graph.redirect(patch.replaces, last);
+    Ok(())
+}
+
+fn infer_one(graph: &Graph, id: NodeId) -> Result<ValueType, String> {
+    let node = graph.node(id);
+    let def = ops::find(&node.domain, &node.op_type).ok_or_else(|| format!("no op {}", node.op_name()))?;
+    let mut cx = InferCx::new(graph, node);
+    (def.infer)(&mut cx).map_err(|e| e.to_string())?;
+    Ok(cx.out.swap_remove(0).ty)
+}
