@@ -13,9 +13,11 @@
 //! - The bundle appears whole or not at all.
 
 pub mod error;
+pub mod finding;
 pub mod infer;
 pub mod ir;
 pub mod lower;
+pub mod onnx;
 pub mod ops;
 pub mod options;
 pub mod place;

@@ -33,10 +33,12 @@ pub enum DataType {
     F8E8M0 = 24,
     U2 = 25,
     I2 = 26,
+    F6E2M3 = 27,
+    F6E3M2 = 28,
 }
 
 impl DataType {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 28] = [
         Self::F32,
         Self::U8,
         Self::I8,
@@ -63,6 +65,8 @@ impl DataType {
         Self::F8E8M0,
         Self::U2,
         Self::I2,
+        Self::F6E2M3,
+        Self::F6E3M2,
     ];
 
     /// The type with ONNX's number `n`, if there is one (0 is "undefined").
@@ -81,6 +85,7 @@ impl DataType {
             Self::String => 0,
             Self::U2 | Self::I2 => 2,
             Self::U4 | Self::I4 | Self::F4E2M1 => 4,
+            Self::F6E2M3 | Self::F6E3M2 => 6,
             Self::U8
             | Self::I8
             | Self::Bool
@@ -114,6 +119,8 @@ impl DataType {
                 | Self::F8E5M2FNUZ
                 | Self::F4E2M1
                 | Self::F8E8M0
+                | Self::F6E2M3
+                | Self::F6E3M2
         )
     }
 
@@ -168,6 +175,8 @@ impl DataType {
             Self::F8E8M0 => "float8e8m0",
             Self::U2 => "uint2",
             Self::I2 => "int2",
+            Self::F6E2M3 => "float6e2m3",
+            Self::F6E3M2 => "float6e3m2",
         }
     }
 }

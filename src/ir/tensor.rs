@@ -1,5 +1,7 @@
 //! Constant tensors: slices of the mapped file, owned buffers, or one element repeated.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use half::{bf16, f16};
 
@@ -12,6 +14,8 @@ enum Payload {
     Dense(Bytes),
     /// One element repeated: a filled tensor costs nothing until it is written out.
     Splat(Bytes),
+    /// The elements of a string tensor; they need not be UTF-8.
+    Strings(Arc<[Bytes]>),
 }
 
 /// A constant tensor. Cloning is cheap: the elements are shared.
@@ -26,6 +30,7 @@ impl Tensor {
     /// Row-major elements in ONNX `raw_data` form. `None` when the length does not fit the shape.
     pub fn from_raw(dtype: DataType, shape: Vec<usize>, data: Bytes) -> Option<Self> {
         let count = shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d))?;
+        count.checked_mul(dtype.bits())?;
         (dtype.bytes_for(count) == data.len()).then_some(Self { dtype, shape, payload: Payload::Dense(data) })
     }
 
@@ -33,6 +38,24 @@ impl Tensor {
     pub fn splat(dtype: DataType, shape: Vec<usize>, element: Bytes) -> Self {
         debug_assert_eq!(element.len() * 8, dtype.bits());
         Self { dtype, shape, payload: Payload::Splat(element) }
+    }
+
+    /// A string tensor. `None` when the number of elements does not fit the shape.
+    pub fn from_strings(shape: Vec<usize>, elements: Vec<Bytes>) -> Option<Self> {
+        let count = shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d))?;
+        (count == elements.len()).then(|| Self {
+            dtype: DataType::String,
+            shape,
+            payload: Payload::Strings(elements.into()),
+        })
+    }
+
+    /// The elements of a string tensor; `None` for other types.
+    pub fn strings(&self) -> Option<&[Bytes]> {
+        match &self.payload {
+            Payload::Strings(s) => Some(s),
+            _ => None,
+        }
     }
 
     pub fn from_f32(shape: Vec<usize>, values: &[f32]) -> Self {
@@ -135,15 +158,16 @@ impl Tensor {
     pub fn splat_element(&self) -> Option<&Bytes> {
         match &self.payload {
             Payload::Splat(e) => Some(e),
-            Payload::Dense(_) => None,
+            Payload::Dense(_) | Payload::Strings(_) => None,
         }
     }
 
-    /// The elements in `raw_data` form; borrowed from the file where they lie there.
+    /// The elements in `raw_data` form; borrowed from the file where they lie there. Empty for strings.
     pub fn bytes(&self) -> Bytes {
         match &self.payload {
             Payload::Dense(b) => b.clone(),
             Payload::Splat(e) => Bytes::from(e.repeat(self.len())),
+            Payload::Strings(_) => Bytes::new(),
         }
     }
 
@@ -255,6 +279,7 @@ impl Tensor {
         let shape: Vec<usize> = perm.iter().map(|&p| self.shape[p]).collect();
         let payload = match &self.payload {
             Payload::Splat(e) => Payload::Splat(e.clone()),
+            Payload::Strings(_) => return None,
             Payload::Dense(b) => Payload::Dense(Bytes::from(transpose_bytes(b, size, &self.shape, perm))),
         };
         Some(Self { dtype: self.dtype, shape, payload })
@@ -343,5 +368,7 @@ mod tests {
     fn length_must_fit_the_shape() {
         assert!(Tensor::from_raw(DataType::F32, vec![2], Bytes::from_static(&[0; 7])).is_none());
         assert!(Tensor::from_raw(DataType::F32, vec![usize::MAX, 2], Bytes::new()).is_none());
+        assert!(Tensor::from_raw(DataType::F32, vec![usize::MAX / 2], Bytes::new()).is_none());
+        assert!(Tensor::from_strings(vec![2], vec![Bytes::new()]).is_none());
     }
 }
