@@ -25,6 +25,8 @@ pub mod progress;
 pub mod qnn;
 pub mod report;
 pub mod rewrite;
+pub mod sdk;
+pub mod tables;
 pub mod verdict;
 
 pub use error::Error;

@@ -1,0 +1,3 @@
+//! The tables in `op-tables/`, embedded: facts about chips and backends as data, with where they come from.
+
+pub mod soc;
