@@ -4,6 +4,7 @@
 //! near miss was left alone, or with nothing. A patch is type-checked before it is spliced in: a value is only ever
 //! replaced by one of the same type and shape. Names of untouched nodes and of the graph's inputs and outputs stay.
 
+mod conv_affine;
 mod gelu_erf;
 mod pattern;
 
@@ -42,7 +43,7 @@ pub struct Rewrite {
 }
 
 /// Every rewrite, in the order in which they are tried.
-pub const ALL: &[Rewrite] = &[gelu_erf::REWRITE];
+pub const ALL: &[Rewrite] = &[gelu_erf::REWRITE, conv_affine::REWRITE];
 
 /// An input of a new node.
 #[derive(Clone, Debug)]

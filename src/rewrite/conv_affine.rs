@@ -1,0 +1,155 @@
+//! A scale and shift per channel behind a convolution goes into its weights and bias: BatchNormalization, and Mul, Div,
+//! Add or Sub with a constant that is the same for every pixel.
+//!
+//! `s * (W * x + b) + t = (s W) * x + (s b + t)`. Computed in 64-bit floats and rounded once to the weights' type, so
+//! that the result is at least as close to real arithmetic as the two steps were.
+
+use super::{Class, NewNode, Operand, Outcome, Patch, Pattern, Rewrite};
+use crate::ir::{DataType, Node, NodeId, Tensor, ValueId};
+
+pub const REWRITE: Rewrite = Rewrite { name: "fold-affine-into-conv", class: Class::Exact, look };
+
+fn look(p: &Pattern<'_>, root: NodeId) -> Outcome {
+    matched(p, root).map_or(Outcome::NoMatch, Outcome::Matched)
+}
+
+fn matched(p: &Pattern<'_>, root: NodeId) -> Option<Patch> {
+    let node = p.node(root);
+    let (x, y) = (conv_operand(p, node)?, node.output(0)?);
+    let (conv_id, conv) = p.producer(x)?;
+    let transposed = conv.is("ConvTranspose");
+    let sole = p.readers(p.source(x)).count() == 1 && !p.graph.outputs.contains(&p.source(x));
+    if !(conv.is("Conv") || transposed) || !sole || p.source(x) != x {
+        return None;
+    }
+    let weight = p.graph.value(p.source(conv.input(1)?)).data.as_ref()?;
+    if !matches!(weight.dtype(), DataType::F32 | DataType::F64) {
+        return None;
+    }
+    let groups = usize::try_from(conv.attrs.int_or("group", 1)).ok()?;
+    let rank = weight.rank();
+    let channels = if transposed { weight.shape().get(1)?.checked_mul(groups)? } else { *weight.shape().first()? };
+    let (scale, shift) = affine(p, node, x, channels, rank)?;
+    let bias = match conv.input(2) {
+        Some(b) => p.graph.value(p.source(b)).data.as_ref()?.to_f64s()?,
+        None => vec![0.0; channels],
+    };
+    if bias.len() != channels {
+        return None;
+    }
+    let new_bias: Vec<f64> = (0..channels).map(|c| bias[c] * scale[c] + shift[c]).collect();
+    let new_weight =
+        if scale.iter().all(|s| *s == 1.0) { weight.clone() } else { scaled(weight, &scale, transposed, groups)? };
+    let op_type = if transposed { "ConvTranspose" } else { "Conv" };
+    let attrs = conv.attrs.0.iter().filter_map(|(k, v)| Some((known_attr(k)?, v.clone()))).collect();
+    let inputs = vec![
+        Operand::Value(conv.input(0)?),
+        Operand::Constant(new_weight),
+        Operand::Constant(Tensor::from_f64(weight.dtype(), vec![channels], &new_bias)?),
+    ];
+    let new = NewNode { domain: "", op_type, version: conv.version, inputs, attrs };
+    Some(Patch { nodes: vec![new], replaces: y, covers: vec![conv_id, root] })
+}
+
+/// The operand of `node` that may come from a convolution.
+fn conv_operand(p: &Pattern<'_>, node: &Node) -> Option<ValueId> {
+    let is_constant = |v: ValueId| p.graph.value(p.source(v)).data.is_some();
+    match node.op_type.as_str() {
+        _ if !node.domain.is_empty() => None,
+        "BatchNormalization" => node.input(0),
+        "Mul" | "Add" => {
+            let (a, b) = (node.input(0)?, node.input(1)?);
+            match (is_constant(a), is_constant(b)) {
+                (false, true) => Some(a),
+                (true, false) => Some(b),
+                _ => None,
+            }
+        }
+        "Div" | "Sub" => node.input(0).filter(|a| !is_constant(*a) && node.input(1).is_some_and(is_constant)),
+        _ => None,
+    }
+}
+
+/// The scale and the shift per channel that `node` applies to `x`.
+fn affine(p: &Pattern<'_>, node: &Node, x: ValueId, channels: usize, rank: usize) -> Option<(Vec<f64>, Vec<f64>)> {
+    let constant = |i: usize| p.graph.value(p.source(node.input(i)?)).data.as_ref();
+    let (ones, zeros) = (vec![1.0; channels], vec![0.0; channels]);
+    if node.is("BatchNormalization") {
+        if node.attrs.int_or("training_mode", 0) != 0 || node.outputs.iter().skip(1).any(Option::is_some) {
+            return None;
+        }
+        let read = |i: usize| constant(i)?.to_f64s().filter(|v| v.len() == channels);
+        let (gamma, beta, mean, var) = (read(1)?, read(2)?, read(3)?, read(4)?);
+        let eps = f64::from(node.attrs.float_or("epsilon", 1e-5));
+        let scale: Vec<f64> = gamma.iter().zip(&var).map(|(g, v)| g / (v + eps).sqrt()).collect();
+        let shift = (0..channels).map(|c| beta[c] - mean[c] * scale[c]).collect();
+        return Some((scale, shift));
+    }
+    let other = if node.input(0) == Some(x) { 1 } else { 0 };
+    let k = per_channel(constant(other)?, channels, rank)?;
+    let pair = match node.op_type.as_str() {
+        "Mul" => (k, zeros),
+        "Div" => (k.iter().map(|d| 1.0 / d).collect(), zeros),
+        "Add" => (ones, k),
+        "Sub" => (ones, k.iter().map(|d| -d).collect()),
+        _ => return None,
+    };
+    pair.0.iter().chain(&pair.1).all(|v| v.is_finite()).then_some(pair)
+}
+
+/// A constant that broadcasts against `[N, C, spatial...]` and is the same along every axis but C.
+fn per_channel(t: &Tensor, channels: usize, rank: usize) -> Option<Vec<f64>> {
+    if t.rank() > rank {
+        return None;
+    }
+    let lead = rank - t.rank();
+    for (i, &d) in t.shape().iter().enumerate() {
+        let allowed = d == 1 || (i + lead == 1 && d == channels);
+        if !allowed {
+            return None;
+        }
+    }
+    let v = t.to_f64s()?;
+    if v.len() == 1 { Some(vec![v[0]; channels]) } else { Some(v) }
+}
+
+/// The weights times the scale of their output channel.
+fn scaled(weight: &Tensor, scale: &[f64], transposed: bool, groups: usize) -> Option<Tensor> {
+    let shape = weight.shape().to_vec();
+    if weight.splat_element().is_some() && scale.iter().all(|s| s.to_bits() == scale[0].to_bits()) {
+        let one = Tensor::from_f64(weight.dtype(), vec![1], &[weight.uniform_f64()? * scale[0]])?;
+        return Some(Tensor::splat(weight.dtype(), shape, one.bytes()));
+    }
+    let values = weight.to_f64s()?;
+    let kernel: usize = shape.get(2..)?.iter().product();
+    let per_filter = if transposed { kernel } else { kernel * shape.get(1)? };
+    if per_filter == 0 {
+        return None;
+    }
+    let inputs_per_group = shape.first()? / groups.max(1);
+    let channel = |filter: usize| {
+        if transposed {
+            // [C_in, C_out / group, ...]: filter (i, j) belongs to output channel j of the group of input i.
+            let (i, j) = (filter / shape[1], filter % shape[1]);
+            i / inputs_per_group.max(1) * shape[1] + j
+        } else {
+            filter
+        }
+    };
+    let out: Vec<f64> = values
+        .chunks(per_filter)
+        .enumerate()
+        .flat_map(|(f, chunk)| {
+            let s = scale.get(channel(f)).copied().unwrap_or(f64::NAN);
+            chunk.iter().map(move |w| w * s)
+        })
+        .collect();
+    Tensor::from_f64(weight.dtype(), shape, &out)
+}
+
+/// Attribute names live as long as the program.
+fn known_attr(name: &str) -> Option<&'static str> {
+    ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides", "output_padding", "output_shape"]
+        .into_iter()
+        .find(|k| *k == name)
+}
