@@ -7,7 +7,7 @@
 use super::{Class, NewNode, Operand, Outcome, Patch, Pattern, Rewrite};
 use crate::ir::{DataType, Node, NodeId, Tensor, ValueId};
 
-pub const REWRITE: Rewrite = Rewrite { name: "fold-affine-into-conv", class: Class::Exact, look };
+pub const REWRITE: Rewrite = Rewrite { name: "fold-affine-into-conv", class: Class::Tolerance, look };
 
 fn look(p: &Pattern<'_>, root: NodeId) -> Outcome {
     matched(p, root).map_or(Outcome::NoMatch, Outcome::Matched)

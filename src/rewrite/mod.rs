@@ -6,6 +6,7 @@
 
 mod conv_affine;
 mod gelu_erf;
+mod norm;
 mod pattern;
 
 pub use pattern::Pattern;
@@ -43,7 +44,7 @@ pub struct Rewrite {
 }
 
 /// Every rewrite, in the order in which they are tried.
-pub const ALL: &[Rewrite] = &[gelu_erf::REWRITE, conv_affine::REWRITE];
+pub const ALL: &[Rewrite] = &[gelu_erf::REWRITE, norm::REWRITE, conv_affine::REWRITE];
 
 /// An input of a new node.
 #[derive(Clone, Debug)]
