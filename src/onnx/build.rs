@@ -185,7 +185,7 @@ impl Builder {
         place: &Place,
         outer: Outer<'_>,
     ) -> Result<(), Fault> {
-        let FlatNode { proto, given_name, scope } = node;
+        let FlatNode { proto, scope } = node;
         let mut inputs = Vec::with_capacity(proto.input.len());
         for name in &proto.input {
             if name.is_empty() {
@@ -227,8 +227,8 @@ impl Builder {
             attrs.set(name, value);
         }
         let captures = align_captures(g, &mut attrs, &read_by);
-        let origin = scope.origin.or_else(|| Some(given_name).filter(|n| !n.is_empty()));
-        let origin = Origin { nodes: vec![origin.unwrap_or_else(|| proto.name.clone())], rewrites: vec![] };
+        let origin = scope.origin.unwrap_or_else(|| proto.name.clone());
+        let origin = Origin { nodes: vec![origin], rewrites: vec![] };
         let (name, op_type) = (proto.name, proto.op_type);
         g.add_node(Node { name, domain, op_type, version, attrs, inputs, outputs, captures, origin });
         Ok(())

@@ -50,8 +50,6 @@ impl Scope {
 #[derive(Debug)]
 pub(super) struct FlatNode {
     pub proto: NodeProto,
-    /// The name it had in the model; empty if none.
-    pub given_name: String,
     pub scope: Scope,
 }
 
@@ -87,6 +85,8 @@ pub(super) struct Functions {
     /// Every value name of the model: what inlining makes up must differ from all of them.
     value_names: HashSet<String>,
     inlined: usize,
+    /// Calls in the model's own graphs: domain and function by the call's name.
+    calls: IndexMap<String, (String, String)>,
 }
 
 impl Functions {
@@ -119,6 +119,11 @@ impl Functions {
         functions.iter().flat_map(|f| f.opset_import.iter().filter_map(|i| differs(f, i))).collect()
     }
 
+    /// Calls in the model's own graphs that were replaced: domain and function by the call's name.
+    pub(super) fn calls(&self) -> &IndexMap<String, (String, String)> {
+        &self.calls
+    }
+
     /// How many calls were replaced.
     pub(super) fn inlined(&self) -> usize {
         self.inlined
@@ -139,7 +144,7 @@ impl Functions {
             if !given_name.is_empty() && given_name != node.name {
                 renamed.push((given_name.clone(), node.name.clone()));
             }
-            self.place(FlatNode { proto: node, given_name, scope: scope.clone() }, &mut names, &mut out)?;
+            self.place(FlatNode { proto: node, scope: scope.clone() }, &mut names, &mut out)?;
         }
         Ok(out)
     }
@@ -163,6 +168,10 @@ impl Functions {
             return Err(Fault::TooManyNodes { function: key.text(), limit: NODE_LIMIT });
         }
         let call = node.proto;
+        if !node.scope.in_function() {
+            let called = (domain(&call.domain).to_string(), call.op_type.clone());
+            self.calls.insert(call.name.clone(), called);
+        }
         for (given, takes, what) in
             [(call.input.len(), f.input.len(), "inputs"), (call.output.len(), f.output.len(), "outputs")]
         {
@@ -218,7 +227,7 @@ impl Functions {
             self.bind(&mut proto, &map, &attributes, &call.name);
             let stem = if given_name.is_empty() { format!("{}_{i}", proto.op_type) } else { given_name.clone() };
             proto.name = names.unique(&format!("{}/{stem}", call.name), String::new);
-            self.place(FlatNode { proto, given_name, scope: scope.clone() }, names, out)?;
+            self.place(FlatNode { proto, scope: scope.clone() }, names, out)?;
         }
         for (i, (from, to)) in copies.into_iter().enumerate() {
             let name = names.unique(&format!("{}/Identity_{i}", call.name), String::new);
@@ -229,7 +238,7 @@ impl Functions {
                 output: vec![to],
                 ..NodeProto::default()
             };
-            out.nodes.push(FlatNode { proto, given_name: String::new(), scope: scope.clone() });
+            out.nodes.push(FlatNode { proto, scope: scope.clone() });
         }
         Ok(())
     }

@@ -39,6 +39,8 @@ pub struct Model {
     pub quantization: Vec<QuantAnnotation>,
     /// Calls of model-local functions that were inlined.
     pub inlined_calls: usize,
+    /// Those of them that stood in the model's own graphs: domain and function by the name of the call.
+    pub calls: IndexMap<String, (String, String)>,
     /// Files with external data, in the order of first use.
     pub data_files: Vec<PathBuf>,
     /// What was noticed on the way.
@@ -133,6 +135,7 @@ fn read(path: &Path, bytes: Bytes) -> Result<Model, Fault> {
         metadata: entries(&proto.metadata_props),
         quantization,
         inlined_calls: builder.functions.inlined(),
+        calls: builder.functions.calls().clone(),
         data_files: builder.files.paths(),
         findings: builder.findings,
     })
