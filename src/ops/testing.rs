@@ -166,7 +166,10 @@ impl OneNode {
         let mut low = Lowering::new(&graph, &target, "g");
         low.node(id)?;
         let (inputs, outputs) = (graph.inputs.clone(), graph.outputs.clone());
-        low.finish(&inputs, &outputs)
+        for v in outputs {
+            low.output(v)?;
+        }
+        Ok(low.finish(&inputs))
     }
 
     /// The messages of the refusal to lower.
