@@ -26,7 +26,7 @@ pub enum SdkError {
     NoCache,
     #[error("no Python with pip was found (tried {tried})")]
     NoPip { tried: String },
-    #[error("pip could not reach the package index: {0}")]
+    #[error("pip could not fetch the runtime from the package index: {0}")]
     Network(String),
     #[error("pip failed: {0}")]
     Pip(String),

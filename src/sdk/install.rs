@@ -157,6 +157,8 @@ fn pip_failure(release: &Release, stderr: &str, scratch: &Path) -> SdkError {
         "CERTIFICATE_VERIFY_FAILED",
         "SSLError",
         "ConnectionError",
+        // Nothing at all under that name: without retries pip says no more when the index is out of reach.
+        "(from versions: none)",
     ];
     if has(&network) { SdkError::Network(last) } else { SdkError::Pip(last) }
 }

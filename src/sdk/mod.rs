@@ -4,9 +4,11 @@
 //! that the worker loads under the cache folder; `QNN_SDK_ROOT` points to a full SDK instead. [`find`] only looks at
 //! names, sizes and build ids: no library is loaded in this process.
 
+pub mod doctor;
 mod error;
 pub mod install;
 mod library;
+pub mod ort;
 mod release;
 
 pub use error::SdkError;

@@ -1,0 +1,71 @@
+//! The command line: one file per subcommand, each thin over the library. Exit codes are in [`qnnc::Error::exit_code`];
+//! besides those, 0 is clean and 1 is the gate's no.
+
+mod out;
+mod progress;
+mod sdk;
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Puts ONNX models onto Qualcomm NPUs (HTP), and says why an op does not go there.
+#[derive(Debug, Parser)]
+#[command(name = "qnnc", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  qnnc sdk install --accept-license                 fetch the vendor's runtime, once
+  qnnc sdk doctor                                   what is wrong with the installation
+
+Exit codes: 0 clean, 1 the gate said no, 2 wrong input, 3 runtime or environment, 4 the vendor's backend failed";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Sdk(sdk::Sdk),
+}
+
+/// What a subcommand comes to: its exit code, or an error.
+type Run = Result<u8, qnnc::Error>;
+
+const CLEAN: u8 = 0;
+
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too, with code 0. A closed pipe is nobody's fault.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let result = match cli.command {
+        Command::Sdk(command) => command.run(),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            out::error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
