@@ -96,9 +96,12 @@ struct Kind {
     gates: usize,
     /// Activations per direction, with their defaults.
     activations: &'static [&'static str],
-    /// Runs one direction; the states of all steps, in the order in which they were computed, and the last cell state.
-    run: fn(&mut LowerCx<'_, '_>, &Direction) -> Result<(Vec<TensorId>, Option<TensorId>), Refusal>,
+    run: fn(&mut LowerCx<'_, '_>, &Direction) -> Result<States, Refusal>,
 }
+
+/// What one direction gives: the states of all steps, in the order in which they were computed, and the last cell
+/// state.
+type States = (Vec<TensorId>, Option<TensorId>);
 
 /// One direction of a recurrence, ready to be unrolled.
 struct Direction {
@@ -243,7 +246,7 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
     let mut states = vec![];
     let mut last = vec![];
     let mut cells = vec![];
-    for index in 0..count {
+    for (index, activations) in activations.into_iter().enumerate() {
         let reverse = direction == "reverse" || index == 1;
         let w = rows(cx, 1, index, 0, rows_count)?;
         let recurrent = rows(cx, 2, index, 0, rows_count)?;
@@ -257,16 +260,7 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
         }
         let pieces = pieces.into_iter().map(|p| cx.reshape(p, &[batch as u32, rows_count as u32])).collect();
         let h = initial(cx, 5, index, layout)?;
-        let direction = Direction {
-            index,
-            hidden,
-            steps: pieces,
-            recurrent,
-            recurrent_bias,
-            h,
-            activations: activations[index].clone(),
-            clip,
-        };
+        let direction = Direction { index, hidden, steps: pieces, recurrent, recurrent_bias, h, activations, clip };
         let (mut h, c) = (kind.run)(cx, &direction)?;
         last.push(h[h.len() - 1]);
         cells.extend(c);

@@ -1,6 +1,6 @@
 //! The GRU cell.
 
-use super::{Direction, Kind, Matrix, clipped, rows};
+use super::{Direction, Kind, Matrix, States, clipped, rows};
 use crate::lower::{LowerCx, Refusal};
 use crate::ops::compose;
 use crate::qnn::graph::TensorId;
@@ -8,7 +8,7 @@ use crate::qnn::graph::TensorId;
 pub(super) const KIND: Kind = Kind { gates: 3, activations: &["Sigmoid", "Tanh"], run };
 
 /// Gates lie in the order update, reset, hidden.
-fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<(Vec<TensorId>, Option<TensorId>), Refusal> {
+fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     let after = cx.attrs().int_or("linear_before_reset", 0) != 0;
     let [f, g] = &d.activations[..] else {
         return Err(Refusal::form("a GRU has two activations"));

@@ -1,6 +1,6 @@
 //! The LSTM cell.
 
-use super::{Direction, Kind, clipped, initial, recur, rows};
+use super::{Direction, Kind, States, clipped, initial, recur, rows};
 use crate::lower::{LowerCx, Refusal};
 use crate::ops::compose;
 use crate::qnn::graph::TensorId;
@@ -16,7 +16,7 @@ struct Peepholes {
 
 /// Gates lie in the order input, output, forget, cell. Clipping is applied to the inputs of the gates' activations and
 /// not to that of the cell state's, as ONNX Runtime has it.
-fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<(Vec<TensorId>, Option<TensorId>), Refusal> {
+fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     let layout = cx.attrs().int_or("layout", 0);
     let coupled = cx.attrs().int_or("input_forget", 0) != 0;
     let mut h = d.h;

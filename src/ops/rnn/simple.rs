@@ -1,12 +1,11 @@
 //! The plain recurrent cell.
 
-use super::{Direction, Kind, clipped, recur};
+use super::{Direction, Kind, States, clipped, recur};
 use crate::lower::{LowerCx, Refusal};
-use crate::qnn::graph::TensorId;
 
 pub(super) const KIND: Kind = Kind { gates: 1, activations: &["Tanh"], run };
 
-fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<(Vec<TensorId>, Option<TensorId>), Refusal> {
+fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     let [f] = &d.activations[..] else {
         return Err(Refusal::form("an RNN has one activation"));
     };
