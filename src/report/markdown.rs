@@ -230,7 +230,7 @@ fn node_table(out: &mut String, r: &Placement) -> std::fmt::Result {
     }
     let hidden = shown.iter().filter(|s| !**s).count();
     if hidden > 0 {
-        writeln!(out, "\n{} more on the NPU or folded are in `placement.json`.", count(hidden, "node"))?;
+        writeln!(out, "\n{hidden} more, on the NPU or folded, are in `placement.json`.")?;
     }
     writeln!(out, "\n</details>\n")
 }
@@ -327,7 +327,7 @@ mod tests {
         assert!(text.len() < 60_000, "{}", text.len());
         assert!(text.contains("`loop0`, `loop1`, `loop2`, `loop3`, `loop4`, and 95 more"));
         assert!(text.contains("| `loop99` |"));
-        assert!(text.contains("2600 nodes more on the NPU or folded"));
+        assert!(text.contains("2600 more, on the NPU or folded"));
     }
 
     #[test]

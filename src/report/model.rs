@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::qnn::graph::{QnnGraph, QnnTensor, TensorId, TensorKind};
 use crate::verdict::Reason;
 
 /// Version of the JSON layout. It grows when a field changes its meaning or goes; new fields do not change it.
@@ -20,6 +21,16 @@ pub enum Backend {
     Host,
     /// Computed at compile time or merged into another node: it costs nothing at run time.
     Folded,
+}
+
+impl From<crate::options::Backend> for Backend {
+    fn from(b: crate::options::Backend) -> Self {
+        match b {
+            crate::options::Backend::Htp => Self::Htp,
+            crate::options::Backend::Gpu => Self::Gpu,
+            crate::options::Backend::Cpu => Self::Cpu,
+        }
+    }
 }
 
 impl Backend {
@@ -219,7 +230,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts of nodes and partitions, boundary bytes and DDR figures; the rest is zero.
+    /// What follows from nodes and partitions; `macs` and `binary_bytes` are left out.
     pub fn count(nodes: &[NodePlacement], partitions: &[Partition]) -> Self {
         let of = |b: Backend| nodes.iter().filter(|n| n.backend == b).count();
         let mut ddr: Option<Ddr> = None;
@@ -236,6 +247,7 @@ impl Totals {
             partitions: partitions.len(),
             qnn_ops: partitions.iter().map(|p| p.qnn_ops).sum(),
             weight_bytes: partitions.iter().fold(0, |sum, p| sum.saturating_add(p.weight_bytes)),
+            activation_bytes: partitions.iter().fold(0, |sum, p| sum.saturating_add(p.activation_bytes)),
             boundary_bytes: partitions
                 .iter()
                 .fold(0, |sum, p| sum.saturating_add(p.bytes_in).saturating_add(p.bytes_out)),
@@ -309,9 +321,44 @@ pub struct Partition {
     pub outputs: Vec<PartitionTensor>,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// Bytes of constants, in the type in which they are stored.
     pub weight_bytes: u64,
+    /// Bytes of all tensors between ops.
+    pub activation_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ddr: Option<Ddr>,
+}
+
+impl Partition {
+    /// The partition that `graph` is, with `nodes` of the user's nodes in it. Sizes are those of the QNN tensors.
+    pub fn of(graph: &QnnGraph, backend: Backend, nodes: usize) -> Self {
+        let tensors = |ids: &[TensorId]| -> Vec<PartitionTensor> {
+            ids.iter().map(|id| PartitionTensor::of(graph.tensor(*id))).collect()
+        };
+        let (inputs, outputs) = (tensors(&graph.inputs), tensors(&graph.outputs));
+        let sum = |ts: &[PartitionTensor]| ts.iter().fold(0u64, |s, t| s.saturating_add(t.bytes));
+        Self {
+            name: graph.name.clone(),
+            backend,
+            nodes,
+            qnn_ops: graph.ops.len(),
+            bytes_in: sum(&inputs),
+            bytes_out: sum(&outputs),
+            inputs,
+            outputs,
+            weight_bytes: bytes_of(graph, TensorKind::Static),
+            activation_bytes: bytes_of(graph, TensorKind::Native),
+            ddr: None,
+        }
+    }
+}
+
+fn bytes_of(graph: &QnnGraph, kind: TensorKind) -> u64 {
+    graph.tensors.iter().filter(|t| t.kind == kind).fold(0, |s: u64, t| s.saturating_add(tensor_bytes(t)))
+}
+
+fn tensor_bytes(t: &QnnTensor) -> u64 {
+    t.dims.iter().fold(t.dtype.size() as u64, |n, &d| n.saturating_mul(u64::from(d)))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -321,6 +368,12 @@ pub struct PartitionTensor {
     pub dtype: String,
     pub dims: Vec<u32>,
     pub bytes: u64,
+}
+
+impl PartitionTensor {
+    pub fn of(t: &QnnTensor) -> Self {
+        Self { name: t.name.clone(), dtype: t.dtype.to_string(), dims: t.dims.clone(), bytes: tensor_bytes(t) }
+    }
 }
 
 /// What became of one node of the user's model.

@@ -49,6 +49,7 @@ fn partition(name: &str, nodes: usize, input: PartitionTensor, output: Partition
         inputs: vec![input],
         outputs: vec![output],
         weight_bytes: 18_432,
+        activation_bytes: 4_096,
         ddr: Some(Ddr { read_total_bytes: 40_960, write_total_bytes: 8_192, spill_bytes: 0, fill_bytes: 0 }),
     }
 }
@@ -128,7 +129,6 @@ pub fn split() -> Placement {
     r.gate = Gate { passed: false, failures: vec!["2 nodes are left to the CPU; --max-cpu-nodes allows 0".into()] };
     r.totals.binary_bytes = Some(123_456);
     r.totals.macs = Some(27_648);
-    r.totals.activation_bytes = 8_192;
     r.findings = vec![
         Finding {
             code: "QNN201".into(),
