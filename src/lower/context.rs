@@ -1,7 +1,7 @@
 //! What a lowering sees and says.
 
 use super::session::{Lowering, Target, qnn_dims};
-use super::{Layout, Refusal, keeps_order};
+use super::{Layout, Refusal, keeps_order, regroup};
 use crate::ir::{Attrs, DataType, Node, Tensor, TensorType, ValueId};
 use crate::qnn::graph::{Param, QnnType, Quant, StaticData, TensorId};
 use crate::verdict::codes;
@@ -38,11 +38,11 @@ impl<'g> LowerCx<'_, 'g> {
         self.node.input(i).is_some()
     }
 
-    fn input_value(&self, i: usize) -> Result<ValueId, Refusal> {
+    pub(super) fn input_value(&self, i: usize) -> Result<ValueId, Refusal> {
         self.node.input(i).ok_or_else(|| Refusal::form(format!("input {i} is omitted")))
     }
 
-    fn output_value(&self, slot: usize) -> Result<ValueId, Refusal> {
+    pub(super) fn output_value(&self, slot: usize) -> Result<ValueId, Refusal> {
         self.node.output(slot).ok_or_else(|| Refusal::form(format!("output {slot} is omitted")))
     }
 
@@ -280,17 +280,11 @@ impl<'g> LowerCx<'_, 'g> {
 
     /// Axes permuted: axis `i` of the result is axis `perm[i]` of `t`.
     pub fn transpose(&mut self, t: TensorId, perm: &[usize]) -> TensorId {
-        let dims: Vec<u32> = perm.iter().map(|&p| self.dims(t)[p]).collect();
-        if perm.is_sorted() {
-            return t;
-        }
-        if keeps_order(&self.dims(t), perm) {
-            return self.reshape(t, &dims);
-        }
-        let out = self.temp_like(t, &dims);
-        let perm: Vec<u32> = perm.iter().map(|&p| p as u32).collect();
-        self.op("Transpose", &[t], &[out], &[("perm", Param::u32s(&perm))]);
-        out
+        let from = self.dims(t);
+        let dims: Vec<u32> = perm.iter().map(|&p| from[p]).collect();
+        let stem = format!("{}.t", self.node.name);
+        let moved = regroup::permute(self.low, t, &from, perm, &stem);
+        self.reshape(moved, &dims)
     }
 
     /// Converted to another QNN type (a Cast op, or `t` itself).

@@ -8,10 +8,12 @@
 
 mod context;
 mod layout;
+mod regroup;
 mod session;
 
 pub use context::LowerCx;
 pub use layout::{Layout, keeps_order};
+pub use regroup::{gathering_layouts, reshaped_layout};
 pub use session::{Lowering, Target};
 
 use crate::verdict::{Reason, codes};

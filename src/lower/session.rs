@@ -2,10 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Layout, LowerCx, Refusal, keeps_order};
+use super::{Layout, LowerCx, Refusal, keeps_order, regroup};
 use crate::ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnTensor, QnnType, Quant, StaticData, TensorId, TensorKind};
 use crate::verdict::codes;
+
+/// The largest rank of an HTP tensor.
+pub(super) const MAX_RANK: usize = 5;
 
 /// What is lowered for: facts of the SoC that lowerings may ask about.
 #[derive(Clone, Debug)]
@@ -28,14 +31,24 @@ struct Mark {
     journal: usize,
 }
 
+/// A tensor that holds a value.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub layout: Layout,
+    /// Its elements are in the order of `layout`; its dims may group them otherwise (a Reshape not made yet).
+    pub tensor: TensorId,
+    /// The node that said so: an op that is made to give the tensor the layout's own dims counts as its.
+    pub node: NodeId,
+}
+
 /// Lowers nodes of one graph into one QNN graph.
 #[derive(Debug)]
 pub struct Lowering<'a> {
     pub(super) graph: &'a Graph,
     pub(super) target: &'a Target,
     pub(super) qnn: QnnGraph,
-    /// Every tensor that holds a value, with its layout.
-    places: HashMap<ValueId, Vec<(Layout, TensorId)>>,
+    /// Every tensor that holds a value.
+    places: HashMap<ValueId, Vec<Place>>,
     /// Values whose `places` grew, in order.
     journal: Vec<ValueId>,
     /// Values that come from outside, in the order they were first needed.
@@ -115,7 +128,7 @@ impl<'a> Lowering<'a> {
         for op in &self.qnn.ops[first_op..] {
             for t in op.inputs.iter().chain(&op.outputs) {
                 let t = self.qnn.tensor(*t);
-                if t.dims.len() > 5 && t.kind != TensorKind::Null {
+                if t.dims.len() > MAX_RANK && t.kind != TensorKind::Null {
                     let mut r = Refusal::new(
                         codes::RANK,
                         format!("{} would need {:?} of rank {}", op.op_type, t.name, t.dims.len()),
@@ -184,6 +197,7 @@ impl<'a> Lowering<'a> {
         }
         let ty = self.tensor_type(v)?;
         let rank = ty.1.len();
+        check_edge_rank(&value.name, rank)?;
         let at = self.place_in(v, &Layout::identity(rank))?;
         let edge = edge_type(ty.0).ok_or_else(|| {
             Refusal::new(codes::DTYPE, format!("output {:?} is {}, which the HTP does not hold", value.name, ty.0))
@@ -241,48 +255,74 @@ impl<'a> Lowering<'a> {
     /// The layouts in which `v` exists now (the identity for what comes from outside).
     pub(super) fn layouts(&self, v: ValueId) -> Vec<Layout> {
         match self.places.get(&v) {
-            Some(p) => p.iter().map(|(l, _)| l.clone()).collect(),
+            Some(p) => p.iter().map(|p| p.layout.clone()).collect(),
             None => vec![Layout::identity(self.graph.value(v).ty.tensor().map_or(0, |t| t.shape.len()))],
         }
     }
 
     /// The tensor that holds `v` in `layout`, made if need be.
     pub(super) fn place_in(&mut self, v: ValueId, layout: &Layout) -> Result<TensorId, Refusal> {
-        if let Some((_, t)) = self.places.get(&v).and_then(|p| p.iter().find(|(l, _)| l == layout)) {
-            return Ok(*t);
+        let dims = qnn_dims(&layout.apply(&self.tensor_type(v)?.1));
+        let exact = |p: &&Place| p.layout == *layout && self.qnn.tensor(p.tensor).dims == dims;
+        if let Some(p) = self.places.get(&v).and_then(|p| p.iter().find(exact)) {
+            return Ok(p.tensor);
+        }
+        let place = self.ordered(v, layout)?;
+        let source = self.qnn.tensor(place.tensor);
+        if source.dims == dims {
+            if place.layout != *layout {
+                self.put(v, layout.clone(), place.tensor);
+            }
+            return Ok(place.tensor);
+        }
+        let (dtype, quant, name) = (source.dtype, source.quant.clone(), self.graph.value(v).name.clone());
+        let reader = std::mem::replace(&mut self.current, place.node);
+        let out = self.add_tensor(&name, dtype, dims, quant);
+        self.add_op("Reshape", &[place.tensor], &[out], vec![]);
+        self.put(v, layout.clone(), out);
+        self.current = reader;
+        Ok(out)
+    }
+
+    /// A tensor whose elements are those of `v` in the order of `layout`, whatever its dims; made if need be.
+    pub(super) fn ordered(&mut self, v: ValueId, layout: &Layout) -> Result<Place, Refusal> {
+        if let Some(p) = self.places.get(&v).and_then(|p| p.iter().find(|p| p.layout == *layout)) {
+            return Ok(p.clone());
         }
         let graph = self.graph;
         if let Some(tensor) = &graph.value(v).data {
             let t = self.constant(&graph.value(v).name, tensor, layout)?;
             self.put(v, layout.clone(), t);
-            return Ok(t);
+            return Ok(Place { layout: layout.clone(), tensor: t, node: self.current });
         }
         if !self.places.contains_key(&v) {
             self.enter(v)?;
-            return self.place_in(v, layout);
+            return self.ordered(v, layout);
         }
-        // Of the copies there are, take the one that a mere renaming of axes turns into the wanted layout.
         let dims: Vec<u32> = self.tensor_type(v)?.1.iter().map(|&d| d as u32).collect();
         let copies = &self.places[&v];
-        let (from, at) =
-            copies.iter().find(|(l, _)| keeps_order(&l.apply(&dims), &l.perm_to(layout))).unwrap_or(&copies[0]).clone();
-        let perm = from.perm_to(layout);
-        let moved = from.apply(&dims);
-        let source = self.qnn.tensor(at);
-        let (dtype, quant, name) = (source.dtype, source.quant.clone(), graph.value(v).name.clone());
-        let out = self.add_tensor(&name, dtype, layout.apply(&dims), quant);
-        if keeps_order(&moved, &perm) {
-            self.add_op("Reshape", &[at], &[out], vec![]);
-        } else {
-            let perm: Vec<u32> = perm.iter().map(|&p| p as u32).collect();
-            self.add_op("Transpose", &[at], &[out], vec![("perm".into(), Param::u32s(&perm))]);
+        let same = |p: &&Place| keeps_order(&p.layout.apply(&dims), &p.layout.perm_to(layout));
+        if let Some(p) = copies.iter().find(same) {
+            return Ok(p.clone());
         }
-        self.put(v, layout.clone(), out);
-        Ok(out)
+        let Place { layout: from, tensor, .. } = copies[0].clone();
+        let stem = graph.value(v).name.clone();
+        let tensor = regroup::permute(self, tensor, &from.apply(&dims), &from.perm_to(layout), &stem);
+        self.put(v, layout.clone(), tensor);
+        Ok(Place { layout: layout.clone(), tensor, node: self.current })
+    }
+
+    /// Every tensor that holds `v`; what comes from outside is made an input first.
+    pub(super) fn places(&mut self, v: ValueId) -> Result<Vec<Place>, Refusal> {
+        if !self.places.contains_key(&v) {
+            let rank = self.tensor_type(v)?.1.len();
+            self.ordered(v, &Layout::identity(rank))?;
+        }
+        Ok(self.places.get(&v).cloned().unwrap_or_default())
     }
 
     pub(super) fn put(&mut self, v: ValueId, layout: Layout, t: TensorId) {
-        self.places.entry(v).or_default().push((layout, t));
+        self.places.entry(v).or_default().push(Place { layout, tensor: t, node: self.current });
         self.journal.push(v);
     }
 
@@ -295,6 +335,7 @@ impl<'a> Lowering<'a> {
                 .fix("cast it outside of the NPU part, or export the model with float32"));
         };
         let dims = qnn_dims(&shape);
+        check_edge_rank(name, dims.len())?;
         self.free_name(name);
         let entry = self.add_tensor(name, edge, dims.clone(), Quant::None);
         let mut t = entry;
@@ -396,6 +437,16 @@ impl<'a> Lowering<'a> {
             node: self.current,
         });
     }
+}
+
+/// Refuses a value at the edge of the graph whose rank QNN does not hold.
+fn check_edge_rank(name: &str, rank: usize) -> Result<(), Refusal> {
+    if rank <= MAX_RANK {
+        return Ok(());
+    }
+    let mut r = Refusal::new(codes::RANK, format!("{name:?} has rank {rank}, and the HTP holds rank 1 to {MAX_RANK}"));
+    r.0[0] = r.0[0].clone().expected(format!("rank 1 to {MAX_RANK}"), format!("rank {rank}"));
+    Err(r)
 }
 
 /// The dims of a QNN tensor for a logical shape: a scalar is one element of rank 1.
