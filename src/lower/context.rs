@@ -2,7 +2,7 @@
 
 use super::session::{Lowering, Target, qnn_dims};
 use super::{Layout, Refusal, keeps_order, regroup};
-use crate::ir::{Attrs, DataType, Node, Tensor, TensorType, ValueId};
+use crate::ir::{Attrs, DataType, Graph, Node, Tensor, TensorType, ValueId};
 use crate::qnn::graph::{Param, QnnType, Quant, StaticData, TensorId};
 use crate::verdict::codes;
 
@@ -17,6 +17,11 @@ pub struct LowerCx<'a, 'g> {
 impl<'g> LowerCx<'_, 'g> {
     pub fn attrs(&self) -> &'g Attrs {
         &self.node.attrs
+    }
+
+    /// The graph that is lowered.
+    pub fn graph(&self) -> &'g Graph {
+        self.low.graph
     }
 
     /// The opset version of the node's domain.

@@ -30,6 +30,7 @@ mod grid;
 mod lrn;
 mod matmul;
 mod misc;
+mod movement;
 mod ms_attention;
 mod ms_fused;
 mod ms_norm;
