@@ -4,8 +4,13 @@
 //! collected, and what stands behind an unknown op stays untyped.
 
 mod bind;
+mod inline;
+mod splice;
+mod unroll;
 
 pub use bind::{BindError, Bindings, bind, input_symbols};
+pub use inline::inline_constant_ifs;
+pub use unroll::{UNROLL_LIMIT, unroll_loops};
 
 use crate::ir::{DataType, Dim, Graph, NodeId, Tensor, TensorType, ValueType};
 use crate::ops::{self, FoldCx, InferCx, OpError, OutFact};
