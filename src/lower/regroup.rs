@@ -7,7 +7,7 @@
 
 use super::session::{Lowering, MAX_RANK};
 use super::{Layout, LowerCx, Refusal};
-use crate::ir::ValueId;
+use crate::ir::{DataType, ValueId};
 use crate::qnn::graph::{Param, QnnType, TensorId};
 use crate::verdict::codes;
 
@@ -214,6 +214,11 @@ impl LowerCx<'_, '_> {
     pub fn ordered(&mut self, i: usize, layout: &Layout) -> Result<TensorId, Refusal> {
         let v = self.input_value(i)?;
         Ok(self.low.ordered(v, layout)?.tensor)
+    }
+
+    /// The QNN type in which values of an ONNX type are kept inside the graph.
+    pub fn held_as(&self, dtype: DataType) -> QnnType {
+        self.low.inner_type(dtype)
     }
 
     /// Refuses output `slot` if its rank is over QNN's limit and somebody needs it as a tensor of this rank.
