@@ -10,6 +10,7 @@ mod unroll;
 
 pub use bind::{BindError, Bindings, bind, input_symbols};
 pub use inline::inline_constant_ifs;
+pub(crate) use unroll::bind_captures;
 pub use unroll::{UNROLL_LIMIT, unroll_loops};
 
 use crate::ir::{DataType, Dim, Graph, NodeId, Tensor, TensorType, ValueType};
