@@ -1,31 +1,11 @@
 //! Every model that is at hand loads: those under `fixtures/`, and those under `$QNNC_CORPUS` if it is set.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
-use std::path::{Path, PathBuf};
-
-/// All `.onnx` files under `folder`, sorted.
-fn models(folder: &Path) -> Vec<PathBuf> {
-    let mut found = vec![];
-    let Ok(entries) = std::fs::read_dir(folder) else { return found };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(models(&path));
-        } else if path.extension().is_some_and(|e| e == "onnx") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
+mod onnx_common;
 
 #[test]
 fn every_model_loads() {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")];
-    match std::env::var_os("QNNC_CORPUS") {
-        Some(corpus) => folders.push(corpus.into()),
-        None => eprintln!("skipped: the corpus (QNNC_CORPUS is not set)"),
-    }
-    for path in folders.iter().flat_map(|f| models(f)) {
+    for path in onnx_common::models_at_hand() {
         let start = std::time::Instant::now();
         let model = qnnc::onnx::load(&path).unwrap_or_else(|e| panic!("{e}"));
         println!(

@@ -13,6 +13,12 @@ pub struct LoadError {
     pub fault: Box<Fault>,
 }
 
+impl From<LoadError> for crate::Error {
+    fn from(e: LoadError) -> Self {
+        Self::input(e.to_string())
+    }
+}
+
 /// What is wrong with the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {

@@ -61,19 +61,18 @@ impl External {
                 "the model says {length} bytes, but its shape and type take {expected}; export the model again"
             )));
         }
-        let data = match self.files.get(location) {
-            Some(data) => data.clone(),
-            None => {
-                let data = map(&self.folder.join(location)).map_err(|e| {
-                    fail(match Fault::io(e) {
-                        Fault::Missing => "the file is missing; put it beside the model".into(),
-                        Fault::Directory => "this is a directory".into(),
-                        other => other.to_string(),
-                    })
-                })?;
-                self.files.insert(location.into(), data.clone());
-                data
-            }
+        let data = if let Some(data) = self.files.get(location) {
+            data.clone()
+        } else {
+            let data = map(&self.folder.join(location)).map_err(|e| {
+                fail(match Fault::io(e) {
+                    Fault::Missing => "the file is missing; put it beside the model".into(),
+                    Fault::Directory => "this is a directory".into(),
+                    other => other.to_string(),
+                })
+            })?;
+            self.files.insert(location.into(), data.clone());
+            data
         };
         let end = offset.checked_add(length).filter(|end| *end <= data.len() as u64).ok_or_else(|| {
             fail(format!(

@@ -17,7 +17,7 @@ use super::proto::{
 pub(super) type Opsets = Rc<IndexMap<String, i64>>;
 
 /// More nodes than this do not come out of inlining.
-const NODE_LIMIT: usize = 1_000_000;
+const NODE_LIMIT: usize = 250_000;
 /// Calls in calls are followed to this depth.
 const CALL_LIMIT: usize = 128;
 
@@ -32,17 +32,32 @@ pub(super) struct Scope {
     pub opsets: Opsets,
     /// The user's node that called the function in which it stands.
     pub origin: Option<String>,
-    /// Functions around it, outermost first.
-    calls: Rc<Vec<Key>>,
+    /// The call in whose function it stands.
+    call: Option<Rc<Call>>,
+}
+
+/// A call of a function, and the call in whose function that stands.
+#[derive(Debug)]
+struct Call {
+    key: Key,
+    around: Option<Rc<Call>>,
+    depth: usize,
+}
+
+impl Call {
+    /// The function, and those around it, innermost first.
+    fn stack(call: Option<&Rc<Self>>) -> impl Iterator<Item = &Key> {
+        std::iter::successors(call.map(Rc::as_ref), |c| c.around.as_deref()).map(|c| &c.key)
+    }
 }
 
 impl Scope {
     pub(super) fn of_model(opsets: Opsets) -> Self {
-        Self { opsets, origin: None, calls: Rc::default() }
+        Self { opsets, origin: None, call: None }
     }
 
     pub(super) fn in_function(&self) -> bool {
-        !self.calls.is_empty()
+        self.call.is_some()
     }
 }
 
@@ -87,6 +102,9 @@ pub(super) struct Functions {
     inlined: usize,
     /// Calls in the model's own graphs: domain and function by the call's name.
     calls: IndexMap<String, (String, String)>,
+    /// Nodes that a call of a function comes to, and those that all calls so far came to.
+    sizes: HashMap<Key, usize>,
+    nodes: usize,
 }
 
 impl Functions {
@@ -153,19 +171,23 @@ impl Functions {
     fn place(&mut self, node: FlatNode, names: &mut NodeNames, out: &mut Flat) -> Result<(), Fault> {
         let key = Key::called_by(&node.proto);
         let Some(function) = self.by_key.get(&key).cloned() else {
-            if node.scope.in_function() && out.nodes.len() >= NODE_LIMIT {
-                return Err(Fault::TooManyNodes { function: key.text(), limit: NODE_LIMIT });
-            }
             out.nodes.push(node);
             return Ok(());
         };
         let (f, opsets) = &*function;
         self.inlined += 1;
-        if node.scope.calls.contains(&key) || node.scope.calls.len() >= CALL_LIMIT {
-            return Err(Fault::Recursion(node.scope.calls.iter().chain([&key]).map(Key::text).collect()));
+        if !node.scope.in_function() {
+            self.nodes = self.nodes.saturating_add(self.size(&key, 0));
         }
-        if self.inlined > NODE_LIMIT {
+        if self.nodes.max(self.inlined) > NODE_LIMIT {
             return Err(Fault::TooManyNodes { function: key.text(), limit: NODE_LIMIT });
+        }
+        let depth = node.scope.call.as_ref().map_or(0, |c| c.depth + 1);
+        if depth >= CALL_LIMIT || Call::stack(node.scope.call.as_ref()).any(|k| *k == key) {
+            let mut stack: Vec<String> = Call::stack(node.scope.call.as_ref()).map(Key::text).collect();
+            stack.reverse();
+            stack.push(key.text());
+            return Err(Fault::Recursion(stack));
         }
         let call = node.proto;
         if !node.scope.in_function() {
@@ -183,12 +205,10 @@ impl Functions {
                 });
             }
         }
-        let mut calls = (*node.scope.calls).clone();
-        calls.push(key);
         let scope = Scope {
             opsets: opsets.clone(),
             origin: Some(node.scope.origin.clone().unwrap_or_else(|| call.name.clone())),
-            calls: Rc::new(calls),
+            call: Some(Rc::new(Call { key, around: node.scope.call.clone(), depth })),
         };
 
         // Names of the body -> names of the graph.
@@ -243,13 +263,39 @@ impl Functions {
         Ok(())
     }
 
+    /// How many nodes a call of the function comes to. Too deep or recursive ones count for nothing: placing finds them.
+    fn size(&mut self, key: &Key, depth: usize) -> usize {
+        if let Some(size) = self.sizes.get(key) {
+            return *size;
+        }
+        let Some(function) = self.by_key.get(key).cloned().filter(|_| depth < CALL_LIMIT) else { return 0 };
+        self.sizes.insert(key.clone(), 0);
+        let size = self.size_of(&function.0.node, depth + 1);
+        self.sizes.insert(key.clone(), size);
+        size
+    }
+
+    fn size_of(&mut self, nodes: &[NodeProto], depth: usize) -> usize {
+        let mut total = 0usize;
+        for node in nodes {
+            let key = Key::called_by(node);
+            let own = if self.by_key.contains_key(&key) { self.size(&key, depth) } else { 1 };
+            total = total.saturating_add(own);
+            for body in node.attribute.iter().flat_map(|a| a.g.iter().map(Box::as_ref).chain(&a.graphs)) {
+                total = total.saturating_add(self.size_of(&body.node, depth));
+            }
+        }
+        total
+    }
+
     fn fresh_value(&mut self, caller: &str, name: &str) -> String {
         let wanted = format!("{caller}/{name}");
-        let fresh = std::iter::once(wanted.clone())
-            .chain((1usize..).map(|i| format!("{wanted}_{i}")))
-            .find(|n| !self.value_names.contains(n))
-            .unwrap_or(wanted);
-        self.value_names.insert(fresh.clone());
+        let mut fresh = wanted.clone();
+        let mut i = 0usize;
+        while !self.value_names.insert(fresh.clone()) {
+            i += 1;
+            fresh = format!("{wanted}_{i}");
+        }
         fresh
     }
 
@@ -361,9 +407,13 @@ impl NodeNames {
             given.to_string()
         } else {
             let stem = if given.is_empty() { made_up() } else { given.to_string() };
-            let free = |n: &String| !self.taken.contains(n) && !self.reserved.contains(n);
-            let numbered = (1usize..).map(|i| format!("{stem}_{i}"));
-            std::iter::once(stem.clone()).chain(numbered).find(free).unwrap_or(stem)
+            let mut name = stem.clone();
+            let mut i = 0usize;
+            while self.taken.contains(&name) || self.reserved.contains(&name) {
+                i += 1;
+                name = format!("{stem}_{i}");
+            }
+            name
         };
         self.taken.insert(name.clone());
         name

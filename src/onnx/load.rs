@@ -14,6 +14,7 @@ use super::function::{Functions, Opsets, Scope, domain};
 use super::map::map;
 use super::proto::{FunctionProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorAnnotation};
 use super::tensor::KNOWN_IR;
+use super::write::Header;
 use crate::finding::{Finding, codes};
 use crate::ir::Graph;
 
@@ -51,6 +52,20 @@ impl Model {
     /// `pytorch 2.4.0`; empty if the model does not say.
     pub fn producer(&self) -> String {
         format!("{} {}", self.producer_name, self.producer_version).trim().to_string()
+    }
+
+    /// What the model says about itself, for writing it again.
+    pub fn header(&self) -> Header {
+        Header {
+            ir_version: self.ir_version,
+            producer_name: self.producer_name.clone(),
+            producer_version: self.producer_version.clone(),
+            domain: self.domain.clone(),
+            model_version: self.model_version,
+            doc: self.doc.clone(),
+            metadata: self.metadata.clone(),
+            quantization: self.quantization.clone(),
+        }
     }
 }
 

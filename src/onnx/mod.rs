@@ -15,6 +15,8 @@ mod map;
 pub mod proto;
 mod tensor;
 mod types;
+mod write;
 
 pub use error::{Fault, LoadError};
-pub use load::{Model, QuantAnnotation, load, load_bytes};
+pub use load::{Model, NEWEST_OPSET, OLDEST_OPSET, QuantAnnotation, load, load_bytes};
+pub use write::{DataFile, Header, WriteError, encode, write};
