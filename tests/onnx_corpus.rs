@@ -21,3 +21,17 @@ fn every_model_loads() {
         assert!(model.graph.topological_order().is_ok());
     }
 }
+
+#[test]
+fn every_broken_file_is_refused_in_one_line_or_left_to_inference() {
+    for path in onnx_common::broken() {
+        match qnnc::onnx::load(&path) {
+            Ok(_) => println!("{} loads; what is wrong with it is not the graph's form", path.display()),
+            Err(e) => {
+                let e = e.to_string();
+                println!("{e}");
+                assert!(!e.contains('\n') && e.contains(&path.display().to_string()), "{e}");
+            }
+        }
+    }
+}

@@ -7,8 +7,8 @@ use super::error::Fault;
 use super::external::External;
 use super::function::{Flat, FlatNode, Functions, Scope, domain};
 use super::proto::{GraphProto, ValueInfoProto};
-use super::tensor::{KNOWN_IR, densified, tensor};
-use super::types::{self, UnknownNumber};
+use super::tensor::{densified, tensor};
+use super::types;
 use crate::finding::{Finding, codes};
 use crate::ir::{Attr, Attrs, Graph, Node, Origin, Tensor, Value, ValueId, ValueType};
 
@@ -132,13 +132,10 @@ impl Builder {
             }
             let ty = match &v.r#type {
                 None => ValueType::Unknown,
-                Some(t) => types::from_proto(t, &v.name, scope.in_function()).map_err(|UnknownNumber(number)| {
-                    Fault::UnknownType {
-                        what: format!("input {:?}", v.name),
-                        place: place.of(),
-                        number,
-                        known: KNOWN_IR,
-                    }
+                Some(t) => types::from_proto(t, &v.name, scope.in_function()).map_err(|fault| Fault::Type {
+                    what: format!("input {:?}", v.name),
+                    place: place.of(),
+                    fault,
                 })?,
             };
             let id = g.add_value(Value { name: v.name.clone(), ty, ..Value::default() });
@@ -165,12 +162,8 @@ impl Builder {
     fn hint(&mut self, v: &ValueInfoProto, own_params: bool, place: &Place) -> Option<ValueType> {
         match types::from_proto(v.r#type.as_ref()?, &v.name, own_params) {
             Ok(ty) => Some(ty),
-            Err(UnknownNumber(n)) => {
-                let message = format!(
-                    "the declared element type of value {:?} {}, number {n}, is not defined",
-                    v.name,
-                    place.of()
-                );
+            Err(fault) => {
+                let message = format!("value {:?} {} is declared with {fault}; that is left out", v.name, place.of());
                 self.findings.push(Finding::warning(codes::TYPE_HINT, message));
                 None
             }

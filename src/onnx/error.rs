@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::types::TypeFault;
 use crate::ir::CycleError;
 
 /// A model file that could not be loaded.
@@ -62,10 +63,10 @@ pub enum Fault {
          the model was cut wrongly, export it again"
     )]
     Undefined { name: String, place: String, reader: String },
-    #[error("{place}: {cycle}; an ONNX graph has none, export the model again")]
+    #[error("{place} has a cycle through {}; an ONNX graph has none, export the model again", cycle.0.join(" -> "))]
     Cycle { place: String, cycle: CycleError },
-    #[error("{what} {place} is of element type number {number}, which ONNX does not define up to IR version {known}")]
-    UnknownType { what: String, place: String, number: i32, known: i64 },
+    #[error("{what} {place} has {fault}")]
+    Type { what: String, place: String, fault: TypeFault },
     #[error("the functions {} call each other without end; a function of a model may not be recursive", .0.join(" -> "))]
     Recursion(Vec<String>),
     #[error("node {node:?} calls the function {function}: {detail}")]

@@ -99,7 +99,7 @@ fn read(path: &Path, bytes: Bytes) -> Result<Model, Fault> {
     let head = bytes.slice(..bytes.len().min(512));
     let len = bytes.len();
     let proto = ModelProto::decode(bytes)
-        .map_err(|e| foreign(&head).unwrap_or_else(|| Fault::Damaged { len, detail: e.to_string() }))?;
+        .map_err(|e| foreign(&head).unwrap_or_else(|| Fault::Damaged { len, detail: decoding(&e) }))?;
     let ModelProto { graph: Some(graph), .. } = proto else {
         return Err(foreign(&head).unwrap_or(Fault::NoGraph));
     };
@@ -154,6 +154,12 @@ fn read(path: &Path, bytes: Bytes) -> Result<Model, Fault> {
         data_files: builder.files.paths(),
         findings: builder.findings,
     })
+}
+
+/// What the decoder stumbled over, and in which field.
+fn decoding(e: &prost::DecodeError) -> String {
+    let text = e.to_string();
+    text.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&text).to_string()
 }
 
 fn entries(list: &[StringStringEntryProto]) -> IndexMap<String, String> {

@@ -19,4 +19,5 @@ mod write;
 
 pub use error::{Fault, LoadError};
 pub use load::{Model, NEWEST_OPSET, OLDEST_OPSET, QuantAnnotation, load, load_bytes};
+pub use types::TypeFault;
 pub use write::{DataFile, Header, WriteError, encode, write};

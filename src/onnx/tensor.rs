@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::error::Fault;
 use super::external::External;
 use super::proto::{SparseTensorProto, TensorProto};
+use super::types::TypeFault;
 use crate::ir::{DataType, Tensor};
 
 /// The newest IR version whose element types are known.
@@ -21,12 +22,8 @@ pub(super) fn tensor(proto: TensorProto, place: &str, files: &mut External) -> R
     let name = proto.name.clone();
     let fail = |detail: String| Fault::Tensor { tensor: name.clone(), place: place.into(), detail };
     let Some(dtype) = DataType::from_onnx(proto.data_type) else {
-        return Err(Fault::UnknownType {
-            what: format!("tensor {name:?}"),
-            place: place.into(),
-            number: proto.data_type,
-            known: KNOWN_IR,
-        });
+        let fault = TypeFault::UnknownNumber(proto.data_type);
+        return Err(Fault::Type { what: format!("tensor {name:?}"), place: place.into(), fault });
     };
     if proto.segment.is_some() {
         return Err(fail(

@@ -7,18 +7,24 @@ use super::proto::{
     Dimension, DimensionValue, ElementTypeProto, MapTypeProto, OpaqueTypeProto, TensorShapeProto, TensorTypeProto,
     TypeProto, TypeValue,
 };
-use crate::ir::{DataType, Dim, Shape, TensorType, ValueType};
+use super::tensor::KNOWN_IR;
+use crate::ir::{DataType, Dim, Shape, TensorType, ValueType, show_shape};
 
 /// Types in types are read to this depth.
 const DEPTH: usize = 16;
 
-/// An element type number that ONNX does not define.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct UnknownNumber(pub i32);
+/// Why a declared type cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TypeFault {
+    #[error("element type number {0}, which ONNX does not define up to IR version {KNOWN_IR}")]
+    UnknownNumber(i32),
+    #[error("shape {0}, whose size does not fit 64 bits")]
+    TooLarge(String),
+}
 
 /// The type of the value `name`. Dimensions that the model leaves open become symbols named after value and axis.
 /// With `own_params` the names of dimensions are not those of the graph (they stand in a function) and are left out.
-pub(super) fn from_proto(proto: &TypeProto, name: &str, own_params: bool) -> Result<ValueType, UnknownNumber> {
+pub(super) fn from_proto(proto: &TypeProto, name: &str, own_params: bool) -> Result<ValueType, TypeFault> {
     match &proto.value {
         None => Ok(ValueType::Unknown),
         Some(TypeValue::Tensor(t)) if t.elem_type == 0 => Ok(ValueType::Unknown),
@@ -27,11 +33,11 @@ pub(super) fn from_proto(proto: &TypeProto, name: &str, own_params: bool) -> Res
     }
 }
 
-fn number(n: i32) -> Result<DataType, UnknownNumber> {
-    DataType::from_onnx(n).ok_or(UnknownNumber(n))
+fn number(n: i32) -> Result<DataType, TypeFault> {
+    DataType::from_onnx(n).ok_or(TypeFault::UnknownNumber(n))
 }
 
-fn tensor_type(t: &TensorTypeProto, name: &str, own_params: bool) -> Result<ValueType, UnknownNumber> {
+fn tensor_type(t: &TensorTypeProto, name: &str, own_params: bool) -> Result<ValueType, TypeFault> {
     let dtype = number(t.elem_type)?;
     let Some(shape) = &t.shape else { return Ok(ValueType::Unranked(dtype)) };
     let dim = |(axis, d): (usize, &Dimension)| match &d.value {
@@ -39,7 +45,13 @@ fn tensor_type(t: &TensorTypeProto, name: &str, own_params: bool) -> Result<Valu
         Some(DimensionValue::DimParam(p)) if !own_params && !is_open(p) => parse_dim(p.trim()),
         _ => Dim::symbol(format!("{name}.{axis}")),
     };
-    Ok(ValueType::Tensor(TensorType::new(dtype, shape.dim.iter().enumerate().map(dim).collect())))
+    let shape: Shape = shape.dim.iter().enumerate().map(dim).collect();
+    // Bits of the known part, a zero not counted, so that no product of dimensions overflows later.
+    let mut known = shape.iter().filter_map(Dim::known).filter(|n| *n > 0);
+    if known.try_fold(128i64, i64::checked_mul).is_none() {
+        return Err(TypeFault::TooLarge(show_shape(&shape)));
+    }
+    Ok(ValueType::Tensor(TensorType::new(dtype, shape)))
 }
 
 /// Names that exporters give to dimensions that have none; two of them are not one dimension.
@@ -117,7 +129,7 @@ fn split_outside(text: &str, at: char) -> Option<Vec<&str>> {
     (depth == 0).then_some(out)
 }
 
-fn text(proto: &TypeProto, name: &str, own_params: bool, depth: usize) -> Result<String, UnknownNumber> {
+fn text(proto: &TypeProto, name: &str, own_params: bool, depth: usize) -> Result<String, TypeFault> {
     let inner = |t: &Option<Box<TypeProto>>| match t {
         Some(t) if depth > 0 => text(t, name, own_params, depth - 1),
         _ => Ok("?".into()),
@@ -228,6 +240,13 @@ mod tests {
     }
 
     #[test]
+    fn sizes_beyond_64_bits_are_refused() {
+        let huge = || Some(DimensionValue::DimValue(1 << 40));
+        let e = from_proto(&tensor_of(&[huge(), Some(DimensionValue::DimValue(0)), huge()]), "x", false).unwrap_err();
+        assert!(matches!(&e, TypeFault::TooLarge(s) if s.contains("1099511627776, 0")), "{e}");
+    }
+
+    #[test]
     fn sums_of_names_are_expressions() {
         assert_eq!(parse_dim("past + seq"), Dim::symbol("past").add(&Dim::symbol("seq")));
         assert_eq!(parse_dim("past+1"), Dim::symbol("past").add(&Dim::Known(1)));
@@ -261,6 +280,9 @@ mod tests {
     #[test]
     fn unknown_element_types_are_reported() {
         let t = TensorTypeProto { elem_type: 77, shape: None };
-        assert_eq!(from_proto(&TypeProto { value: Some(TypeValue::Tensor(t)) }, "x", false), Err(UnknownNumber(77)));
+        assert_eq!(
+            from_proto(&TypeProto { value: Some(TypeValue::Tensor(t)) }, "x", false),
+            Err(TypeFault::UnknownNumber(77))
+        );
     }
 }

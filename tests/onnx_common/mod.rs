@@ -88,6 +88,10 @@ pub fn model(graph: GraphProto) -> ModelProto {
     }
 }
 
+pub fn with_raw(tensor: TensorProto, raw_data: Option<bytes::Bytes>) -> TensorProto {
+    TensorProto { raw_data, ..tensor }
+}
+
 /// `x [2] -> Relu -> y`
 pub fn relu() -> GraphProto {
     GraphProto {
@@ -206,9 +210,19 @@ fn under(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+/// The files that are no models, or wrong ones.
+pub fn broken() -> Vec<PathBuf> {
+    under(&fixtures().join("broken"))
+}
+
 /// The models under `fixtures/`, and those under `$QNNC_CORPUS` if it is set.
 pub fn models_at_hand() -> Vec<PathBuf> {
-    let mut found = under(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"));
+    let mut found = under(&fixtures());
+    found.retain(|p| !p.components().any(|c| c.as_os_str() == "broken"));
     match std::env::var_os("QNNC_CORPUS") {
         Some(corpus) => found.extend(under(Path::new(&corpus))),
         None => eprintln!("skipped: the corpus (QNNC_CORPUS is not set)"),
