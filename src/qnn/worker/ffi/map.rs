@@ -1,0 +1,53 @@
+//! Mappings of weights and of the output file. Pages leave memory as soon as a mapping is dropped.
+
+use std::fs::File;
+use std::io;
+
+use memmap2::{Mmap, MmapMut, MmapOptions};
+
+/// A part of a file, read only.
+#[derive(Debug)]
+pub struct Mapped {
+    map: Option<Mmap>,
+}
+
+impl Mapped {
+    /// Maps `len` bytes from `offset`; they must lie inside the file.
+    pub fn part(file: &File, offset: u64, len: u64) -> io::Result<Self> {
+        let end = offset.checked_add(len).filter(|&end| file.metadata().is_ok_and(|m| end <= m.len()));
+        if end.is_none() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than it was"));
+        }
+        if len == 0 {
+            return Ok(Self { map: None });
+        }
+        // SAFETY: nobody writes to the parent's weights any more once they are sent; a user who truncates the model
+        // meanwhile gets a worker that dies of SIGBUS, which the parent reports.
+        let map = unsafe { MmapOptions::new().offset(offset).len(len as usize).map(file)? };
+        let _ = map.advise(memmap2::Advice::Sequential);
+        Ok(Self { map: Some(map) })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
+
+/// A whole file, written through the mapping.
+#[derive(Debug)]
+pub struct MappedMut {
+    map: MmapMut,
+}
+
+impl MappedMut {
+    /// Makes the file `len` bytes long and maps it.
+    pub fn whole(file: &File, len: u64) -> io::Result<Self> {
+        file.set_len(len)?;
+        // SAFETY: the file was made for this; nobody else has it open for writing.
+        Ok(Self { map: unsafe { MmapOptions::new().len(len as usize).map_mut(file)? } })
+    }
+
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.map
+    }
+}
