@@ -12,6 +12,7 @@
 //! - Same input, same bytes out: nothing printed or emitted iterates a hash map.
 //! - The bundle appears whole or not at all.
 
+pub mod compile;
 pub mod emit;
 pub mod error;
 pub mod finding;

@@ -1,6 +1,6 @@
-//! Work and bytes of QNN ops, counted from their shapes.
+//! The work of QNN ops, counted from their shapes.
 
-use super::graph::{QnnGraph, QnnOp, TensorKind};
+use super::graph::{Param, QnnGraph, QnnOp};
 
 /// Multiply-accumulate operations of one op: the products that a convolution or a matrix multiplication sums. Zero for
 /// every other op.
@@ -21,38 +21,11 @@ pub fn macs(graph: &QnnGraph, op: &QnnOp) -> u64 {
         }
         "FullyConnected" => out.saturating_mul(dims(1).last().map_or(0, |&k| u64::from(k))),
         "MatMul" => {
-            let transposed =
-                op.params.iter().any(|(n, p)| n == "transpose_in0" && *p == super::graph::Param::bool(true));
+            let transposed = op.params.iter().any(|(n, p)| n == "transpose_in0" && *p == Param::bool(true));
             let a = dims(0);
             let k = if transposed { a.len().checked_sub(2).map(|i| a[i]) } else { a.last().copied() };
             out.saturating_mul(u64::from(k.unwrap_or(0)))
         }
         _ => 0,
     }
-}
-
-/// Bytes of a graph by what they are, in the types in which they are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bytes {
-    pub weights: u64,
-    /// Tensors between ops.
-    pub activations: u64,
-    pub inputs: u64,
-    pub outputs: u64,
-}
-
-/// Sums the bytes of a graph's tensors.
-pub fn bytes(graph: &QnnGraph) -> Bytes {
-    let mut sum = Bytes::default();
-    for t in &graph.tensors {
-        let n = t.byte_len() as u64;
-        match t.kind {
-            TensorKind::Static => sum.weights += n,
-            TensorKind::Native => sum.activations += n,
-            TensorKind::AppWrite => sum.inputs += n,
-            TensorKind::AppRead => sum.outputs += n,
-            TensorKind::Null => {}
-        }
-    }
-    sum
 }

@@ -153,3 +153,68 @@ fn known_attr(name: &str) -> Option<&'static str> {
         .into_iter()
         .find(|k| *k == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Attr;
+    use crate::rewrite::testing::Build;
+
+    fn conv(op: &str, weight: &[usize], groups: i64) -> (Build, ValueId) {
+        let mut b = Build::new();
+        let x = b.input("x", &[1, 4, 5, 5]);
+        let n: usize = weight.iter().product();
+        let w = b.constant(weight, &(0..n).map(|i| i as f32).collect::<Vec<_>>());
+        let y = b.op_with(op, &[x, w], &[("group", Attr::Int(groups))]);
+        (b, y)
+    }
+
+    fn constants(b: &Build) -> (Vec<f32>, Vec<f32>) {
+        let read = |i: usize| b.graph.value(b.last().input(i).unwrap()).data.as_ref().unwrap().to_f32s().unwrap();
+        (read(1), read(2))
+    }
+
+    #[test]
+    fn batch_norm_goes_into_the_weights() {
+        let (mut b, y) = conv("Conv", &[2, 4, 1, 1], 1);
+        let args = [vec![2.0, 3.0], vec![0.5, -1.0], vec![1.0, 4.0], vec![4.0, 0.25]];
+        let args: Vec<ValueId> = args.iter().map(|v| b.constant(&[2], v)).collect();
+        let inputs = [vec![y], args].concat();
+        let y = b.op_with("BatchNormalization", &inputs, &[("epsilon", Attr::Float(0.0))]);
+        assert_eq!(b.run(REWRITE, y).0, ["Conv"]);
+        // Scales 2/2 and 3/0.5; shifts 0.5 - 1*1 and -1 - 4*6.
+        assert_eq!(constants(&b), (vec![0., 1., 2., 3., 24., 30., 36., 42.], vec![-0.5, -25.0]));
+    }
+
+    #[test]
+    fn channels_of_a_transposed_convolution_are_its_second_axis() {
+        let (mut b, y) = conv("ConvTranspose", &[4, 1, 1, 1], 2);
+        let k = b.constant(&[2, 1, 1], &[10.0, 100.0]);
+        let y = b.op("Mul", &[y, k]);
+        assert_eq!(b.run(REWRITE, y).0, ["ConvTranspose"]);
+        assert_eq!(constants(&b), (vec![0., 10., 200., 300.], vec![0.0, 0.0]));
+    }
+
+    #[test]
+    fn a_chain_folds_whole() {
+        let (mut b, y) = conv("Conv", &[1, 4, 1, 1], 1);
+        let (two, three) = (b.number(2.0), b.constant(&[1, 1, 1, 1], &[3.0]));
+        let y = b.op("Div", &[y, two]);
+        let y = b.op("Add", &[three, y]);
+        assert_eq!(b.run(REWRITE, y).0, ["Conv"]);
+        assert_eq!(constants(&b), (vec![0., 0.5, 1., 1.5], vec![3.0]));
+    }
+
+    #[test]
+    fn what_differs_by_pixel_or_is_read_twice_stays() {
+        let (mut b, y) = conv("Conv", &[1, 4, 1, 1], 1);
+        let k = b.constant(&[5], &[1., 2., 3., 4., 5.]);
+        let y = b.op("Mul", &[y, k]);
+        assert_eq!(b.run(REWRITE, y).0, ["Conv", "Mul"]);
+        let (mut b, c) = conv("Conv", &[1, 4, 1, 1], 1);
+        let two = b.number(2.0);
+        let m = b.op("Mul", &[c, two]);
+        let y = b.op("Add", &[m, c]);
+        assert_eq!(b.run(REWRITE, y).0, ["Conv", "Mul", "Add"]);
+    }
+}

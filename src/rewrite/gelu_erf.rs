@@ -54,3 +54,82 @@ fn one_plus_erf(p: &Pattern<'_>, v: ValueId) -> Option<(f64, ValueId, Vec<NodeId
     nodes.extend([add_id, erf_id]);
     Some((k, x, nodes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rewrite::testing::Build;
+
+    /// GELU with these constants, spelt in one of six ways.
+    fn spell(way: usize, inner: f32, outer: f32) -> (Build, ValueId) {
+        let mut b = Build::new();
+        let x = b.input("x", &[1, 8]);
+        let (k, div, half, one) = (b.number(inner), b.number(1.0 / inner), b.number(outer), b.number(1.0));
+        let scaled = if way % 2 == 0 { b.op("Div", &[x, div]) } else { b.op("Mul", &[k, x]) };
+        let erf = b.op("Erf", &[scaled]);
+        let sum = if way % 2 == 0 { b.op("Add", &[erf, one]) } else { b.op("Add", &[one, erf]) };
+        let y = match way / 2 {
+            0 => {
+                let p = b.op("Mul", &[x, sum]);
+                b.op("Mul", &[p, half])
+            }
+            1 => {
+                let p = b.op("Mul", &[half, x]);
+                b.op("Mul", &[p, sum])
+            }
+            _ => {
+                let p = b.op("Mul", &[sum, half]);
+                b.op("Mul", &[p, x])
+            }
+        };
+        (b, y)
+    }
+
+    #[test]
+    fn every_spelling_is_one_gelu() {
+        for way in 0..6 {
+            let (mut b, y) = spell(way, std::f32::consts::FRAC_1_SQRT_2, 0.5);
+            let (ops, events) = b.run(REWRITE, y);
+            assert_eq!(ops, ["Gelu"], "spelling {way}");
+            assert_eq!(events.len(), 1);
+            assert_eq!(events[0].nodes.len(), 5);
+        }
+    }
+
+    #[test]
+    fn a_near_miss_stays_and_says_why() {
+        let (mut b, y) = spell(0, 1.0 / 1.5, 0.5);
+        let (ops, events) = b.run(REWRITE, y);
+        assert_eq!(ops, ["Div", "Erf", "Add", "Mul", "Mul"]);
+        assert!(!events[0].applied);
+        assert!(events[0].message.contains("0.666"), "{}", events[0].message);
+        let (mut b, y) = spell(3, std::f32::consts::FRAC_1_SQRT_2, 0.25);
+        let (ops, events) = b.run(REWRITE, y);
+        assert_eq!(ops.len(), 5);
+        assert!(events[0].message.contains("0.25"), "{}", events[0].message);
+    }
+
+    #[test]
+    fn another_operand_is_no_gelu() {
+        let mut b = Build::new();
+        let (x, z) = (b.input("x", &[4]), b.input("z", &[4]));
+        let (k, half, one) = (b.number(std::f32::consts::FRAC_1_SQRT_2), b.number(0.5), b.number(1.0));
+        let s = b.op("Mul", &[x, k]);
+        let e = b.op("Erf", &[s]);
+        let a = b.op("Add", &[e, one]);
+        let p = b.op("Mul", &[z, a]);
+        let y = b.op("Mul", &[p, half]);
+        let (ops, events) = b.run(REWRITE, y);
+        assert_eq!(ops.len(), 5);
+        assert_eq!(events, []);
+    }
+
+    #[test]
+    fn the_graph_output_keeps_its_name() {
+        let (mut b, y) = spell(1, std::f32::consts::FRAC_1_SQRT_2, 0.5);
+        let name = b.graph.value(y).name.clone();
+        b.run(REWRITE, y);
+        assert_eq!(b.graph.value(b.graph.outputs[0]).name, name);
+        assert_eq!(b.last().origin.rewrites, ["fuse-gelu-erf"]);
+    }
+}

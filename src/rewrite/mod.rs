@@ -8,6 +8,8 @@ mod conv_affine;
 mod gelu_erf;
 mod norm;
 mod pattern;
+#[cfg(test)]
+mod testing;
 
 pub use pattern::Pattern;
 

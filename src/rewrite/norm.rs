@@ -200,3 +200,86 @@ fn fit(t: &Tensor, dims: &[usize]) -> Option<Tensor> {
     let v = t.scalar_f64()?;
     (t.rank() <= dims.len()).then(|| Tensor::from_f64(t.dtype(), dims.to_vec(), &vec![v; dims.iter().product()]))?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rewrite::testing::Build;
+
+    struct Spelling {
+        square_by_pow: bool,
+        second_difference: bool,
+        reciprocal: bool,
+    }
+
+    /// The deviation of `d` from zero, and `d` over it.
+    fn normalise(b: &mut Build, d: ValueId, top: ValueId, axes: &[i64], s: &Spelling) -> ValueId {
+        let (two, eps) = (b.number(2.0), b.number(1e-6));
+        let sq = if s.square_by_pow { b.op("Pow", &[d, two]) } else { b.op("Mul", &[d, d]) };
+        let var = b.op_with("ReduceMean", &[sq], &[("axes", Attr::Ints(axes.to_vec()))]);
+        let sum = b.op("Add", &[var, eps]);
+        let dev = b.op("Sqrt", &[sum]);
+        if s.reciprocal {
+            let r = b.op("Reciprocal", &[dev]);
+            return b.op("Mul", &[top, r]);
+        }
+        b.op("Div", &[top, dev])
+    }
+
+    fn layer_norm(axes: &[i64], s: &Spelling) -> (Build, ValueId) {
+        let mut b = Build::new();
+        let x = b.input("x", &[2, 3, 4]);
+        let mean = b.op_with("ReduceMean", &[x], &[("axes", Attr::Ints(axes.to_vec()))]);
+        let d = b.op("Sub", &[x, mean]);
+        let top = if s.second_difference { b.op("Sub", &[x, mean]) } else { d };
+        let n = normalise(&mut b, d, top, axes, s);
+        (b, n)
+    }
+
+    #[test]
+    fn layer_norm_in_every_spelling() {
+        for i in 0..8 {
+            let s = Spelling { square_by_pow: i & 1 == 0, second_difference: i & 2 != 0, reciprocal: i & 4 != 0 };
+            let (mut b, n) = layer_norm(&[-1], &s);
+            let (gamma, beta) = (b.constant(&[4], &[1., 2., 3., 4.]), b.constant(&[4], &[0.5; 4]));
+            let m = b.op("Mul", &[gamma, n]);
+            let y = b.op("Add", &[m, beta]);
+            let (ops, _) = b.run(REWRITE, y);
+            assert_eq!(ops, ["LayerNormalization"], "spelling {i}");
+            let node = b.last();
+            assert_eq!((node.attrs.int("axis"), node.attrs.float("epsilon")), (Some(2), Some(1e-6)));
+            let data = b.graph.value(node.input(1).unwrap()).data.clone().unwrap();
+            assert_eq!(data.to_f32s().unwrap(), [1., 2., 3., 4.]);
+        }
+    }
+
+    #[test]
+    fn the_bare_norm_has_a_gamma_of_ones() {
+        let s = Spelling { square_by_pow: true, second_difference: false, reciprocal: false };
+        let (mut b, n) = layer_norm(&[1, 2], &s);
+        let (ops, _) = b.run(REWRITE, n);
+        assert_eq!(ops, ["LayerNormalization"]);
+        assert_eq!(b.last().attrs.int("axis"), Some(1));
+    }
+
+    #[test]
+    fn a_mean_over_other_axes_stays() {
+        let s = Spelling { square_by_pow: true, second_difference: false, reciprocal: false };
+        let (mut b, n) = layer_norm(&[1], &s);
+        let (ops, _) = b.run(REWRITE, n);
+        assert_eq!(ops.len(), 7);
+    }
+
+    #[test]
+    fn rms_norm_keeps_a_beta_outside() {
+        let mut b = Build::new();
+        let x = b.input("x", &[2, 4]);
+        let s = Spelling { square_by_pow: false, second_difference: false, reciprocal: true };
+        let n = normalise(&mut b, x, x, &[1], &s);
+        let (gamma, beta) = (b.constant(&[4], &[2.0; 4]), b.constant(&[4], &[1.0; 4]));
+        let m = b.op("Mul", &[n, gamma]);
+        let y = b.op("Add", &[m, beta]);
+        let (ops, _) = b.run(REWRITE, y);
+        assert_eq!(ops, ["RMSNormalization", "Add"]);
+    }
+}

@@ -229,15 +229,3 @@ pub fn models_at_hand() -> Vec<PathBuf> {
     }
     found
 }
-
-/// The model at `path`; `None` (printed) for opsets that are older than what is read.
-pub fn load_at_hand(path: &Path) -> Option<Model> {
-    match qnnc::onnx::load(path) {
-        Ok(model) => Some(model),
-        Err(e) if matches!(*e.fault, qnnc::onnx::Fault::OldOpset { .. }) => {
-            println!("skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
-}

@@ -1,0 +1,230 @@
+//! One run of `compile`: the order of things, and who is asked for what.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::htp::Htp;
+use super::passes::{Prepared, prepare_graph};
+use super::placement;
+use crate::emit::{Bundle, ContextModel, EpPartition, Manifest, SourceFile, hash_file, ir_version};
+use crate::infer::Bindings;
+use crate::ir::NodeId;
+use crate::lower::Target;
+use crate::options::CompileOptions;
+use crate::place::{Solution, solve};
+use crate::progress::{Event, Progress};
+use crate::qnn::graph::{QnnGraph, QnnType};
+use crate::report::{self, Ddr, Evidence, Placement};
+use crate::sdk::{self, Sdk};
+use crate::tables::soc::{Soc, find_soc};
+use crate::{Error, onnx};
+
+/// What a compile came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub placement: Placement,
+    /// The files of the bundle, in the order in which they were written.
+    pub files: Vec<PathBuf>,
+}
+
+/// Compiles a model into a bundle. When the gate says no, the outcome says so and only the report files are written.
+///
+/// # Errors
+/// The user's input, the environment, or the vendor's backend; nothing is written then.
+pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, Error> {
+    let soc = find_soc(&options.soc).map_err(|e| Error::input(e.to_string()))?;
+    let stem = stem(&options.model)?;
+    let mut bundle = Bundle::create(&options.out, &stem)?;
+    if !options.model.exists() {
+        return Err(Error::input(format!("cannot read {}: no such file", options.model.display())));
+    }
+    let sdk = sdk::find(options.sdk.as_deref())?;
+    // The library is large: it loads while the model is read.
+    let mut htp = Htp::start(&sdk, soc, options.timeout)?;
+    progress(Event::Stage("reading"));
+    let model = onnx::load(&options.model).map_err(|e| Error::input(e.to_string()))?;
+    let sources: Vec<PathBuf> = std::iter::once(model.path.clone()).chain(model.data_files.clone()).collect();
+    bundle.protect(&sources)?;
+    let hashing = thread::spawn(move || sources.iter().map(|p| source_file(p)).collect::<Result<Vec<_>, Error>>());
+    let head = Head::of(&model);
+    let bindings = Bindings { dims: options.dims.clone(), shapes: options.input_shapes.clone() };
+    let prepared = prepare_graph(model, &bindings)?;
+
+    progress(Event::Stage("placing"));
+    let target = Target {
+        soc: options.soc.clone(),
+        arch: soc.arch,
+        float: QnnType::FLOAT_16,
+        allow_approximate: options.allow_approximate,
+    };
+    let refused = placement::data_dependent(&prepared.data_dependent);
+    let solution = solve(&prepared.graph, &prepared.order, &target, &graph_name(&stem), refused, &mut htp)?;
+    let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
+
+    let draft = report.placement(Evidence::Validated, &BTreeMap::new(), None);
+    let failures = gate(options, &draft);
+    if !failures.is_empty() {
+        let placement = Placement { gate: report::Gate { passed: false, failures }, ..draft };
+        let files = write_reports(bundle, &placement)?;
+        return Ok(Outcome { placement, files });
+    }
+
+    let binary = format!("{stem}.bin");
+    let mut ddr = BTreeMap::new();
+    let mut binary_bytes = None;
+    if !solution.placed.is_empty() {
+        progress(Event::Stage("preparing"));
+        let graphs: Vec<&QnnGraph> = solution.placed.iter().map(|p| &p.qnn).collect();
+        ddr = htp.prepare(&graphs, &bundle.path(&binary), progress)?;
+        binary_bytes = Some(bundle.seal(&binary)?.bytes);
+    }
+    drop(htp);
+    progress(Event::Stage("writing"));
+    let mut placement = report.placement(Evidence::Prepared, &ddr, binary_bytes);
+    let sources = hashing.join().map_err(|_| Error::environment("the hashing of the sources ended early"))??;
+    placement.model.sha256 = sources.first().map(|s| s.sha256.clone());
+    let files = write_bundle(bundle, &placement, sources, &report, &binary)?;
+    Ok(Outcome { placement, files })
+}
+
+/// The stem of the bundle's files: the model's file name without `.onnx`.
+fn stem(model: &Path) -> Result<String, Error> {
+    let name = model.file_name().and_then(|n| n.to_str());
+    let stem = name.map(|n| n.strip_suffix(".onnx").unwrap_or(n)).filter(|s| !s.is_empty());
+    stem.map(Into::into).ok_or_else(|| Error::input(format!("{} is not the name of a model file", model.display())))
+}
+
+/// A name for QNN graphs: letters, digits and underscores, not starting with a digit.
+fn graph_name(stem: &str) -> String {
+    let clean: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if clean.starts_with(|c: char| c.is_ascii_digit()) { format!("g_{clean}") } else { clean }
+}
+
+fn source_file(path: &Path) -> Result<SourceFile, Error> {
+    let (bytes, sha256) = hash_file(path).map_err(|e| Error::unreadable(path, &e))?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(SourceFile { name, bytes, sha256 })
+}
+
+/// One sentence for each threshold that is broken.
+fn gate(options: &CompileOptions, placement: &Placement) -> Vec<String> {
+    let host = placement.totals.host;
+    match options.max_cpu_nodes {
+        Some(max) if host > max => {
+            vec![format!("{host} nodes are left to the CPU, and at most {max} may be (--max-cpu-nodes)")]
+        }
+        _ => vec![],
+    }
+}
+
+/// What a report says about the model file.
+#[derive(Debug)]
+struct Head {
+    model: report::Model,
+    findings: Vec<report::Finding>,
+    output_names: Vec<String>,
+    ir_version: i64,
+}
+
+impl Head {
+    fn of(model: &onnx::Model) -> Self {
+        let opsets = model.opsets.iter().map(|(domain, version)| report::OpsetImport {
+            domain: if domain.is_empty() { "ai.onnx".into() } else { domain.clone() },
+            version: *version,
+        });
+        let file = model.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        Self {
+            model: report::Model {
+                file,
+                sha256: None,
+                ir_version: model.ir_version,
+                opsets: opsets.collect(),
+                producer: model.producer(),
+            },
+            findings: model.findings.iter().map(placement::finding).collect(),
+            output_names: model.graph.outputs.iter().map(|v| model.graph.value(*v).name.clone()).collect(),
+            ir_version: model.ir_version,
+        }
+    }
+}
+
+/// Everything that the report is made from.
+#[derive(Debug)]
+struct Report<'a> {
+    options: &'a CompileOptions,
+    soc: &'a Soc,
+    sdk: &'a Sdk,
+    head: &'a Head,
+    prepared: &'a Prepared,
+    solution: &'a Solution,
+}
+
+impl Report<'_> {
+    fn placement(&self, evidence: Evidence, ddr: &BTreeMap<String, Ddr>, binary_bytes: Option<u64>) -> Placement {
+        let graph = &self.prepared.graph;
+        let nodes = placement::nodes(&self.prepared.user, graph, self.solution, evidence);
+        let partitions = placement::partitions(self.solution, ddr);
+        let mut totals = placement::totals(&nodes, &partitions, self.solution);
+        totals.binary_bytes = binary_bytes;
+        Placement {
+            schema: report::SCHEMA,
+            tool: report::Tool::default(),
+            model: self.head.model.clone(),
+            target: report::Target {
+                soc: self.options.soc.to_lowercase(),
+                soc_id: self.soc.id,
+                arch: self.soc.arch,
+                sdk: Some(self.sdk.build_id.clone()),
+                backends: self.options.backends.iter().map(|b| (*b).into()).collect(),
+            },
+            gate: report::Gate::default(),
+            totals,
+            io: placement::io(graph, self.solution),
+            partitions,
+            nodes,
+            findings: self.head.findings.clone(),
+            rewrites: self.prepared.rewrites.iter().map(placement::rewrite).collect(),
+        }
+    }
+}
+
+fn write_reports(mut bundle: Bundle, placement: &Placement) -> Result<Vec<PathBuf>, Error> {
+    bundle.write("placement.json", report::json::render(placement).as_bytes())?;
+    bundle.write("placement.md", report::markdown::render(placement).as_bytes())?;
+    bundle.commit()
+}
+
+fn write_bundle(
+    mut bundle: Bundle,
+    placement: &Placement,
+    sources: Vec<SourceFile>,
+    report: &Report<'_>,
+    binary: &str,
+) -> Result<Vec<PathBuf>, Error> {
+    let partitions: Vec<EpPartition<'_>> =
+        placement.partitions.iter().map(|partition| EpPartition { partition, binary }).collect();
+    let host: Vec<NodeId> =
+        report.prepared.order.iter().copied().filter(|id| report.solution.refused.contains_key(id)).collect();
+    let model = ContextModel {
+        graph: &report.prepared.graph,
+        host: &host,
+        partitions: &partitions,
+        output_names: &report.head.output_names,
+        sdk_version: &report.sdk.build_id,
+    };
+    let built = model.build()?;
+    let header = onnx::Header {
+        ir_version: ir_version(report.head.ir_version),
+        producer_name: "qnnc".into(),
+        producer_version: env!("CARGO_PKG_VERSION").into(),
+        ..onnx::Header::default()
+    };
+    let bytes = onnx::encode(&built, &header)?;
+    bundle.write(&format!("{}.ctx.onnx", bundle.stem().to_owned()), &bytes)?;
+    bundle.write("placement.json", report::json::render(placement).as_bytes())?;
+    bundle.write("placement.md", report::markdown::render(placement).as_bytes())?;
+    let stem = bundle.stem().to_owned();
+    bundle.write_manifest(Manifest::new(&stem, placement.target.clone(), sources, &model))?;
+    bundle.commit()
+}
