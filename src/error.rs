@@ -6,7 +6,18 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub message: String,
+    /// Somebody else's words on it, such as the last lines of the vendor's log.
+    pub details: Vec<String>,
     pub help: Option<String>,
+}
+
+impl Trouble {
+    /// Indented lines at the end of `text` are details.
+    fn new(text: &str) -> Self {
+        let mut lines = text.split("\n  ");
+        let message = lines.next().unwrap_or_default().to_owned();
+        Self { message, details: lines.map(one_line).collect(), help: None }
+    }
 }
 
 /// Why a command failed. The kind decides the exit code.
@@ -22,15 +33,15 @@ pub enum Error {
 
 impl Error {
     pub fn input(message: impl Into<String>) -> Self {
-        Self::Input(Trouble { message: message.into(), help: None })
+        Self::Input(Trouble::new(&message.into()))
     }
 
     pub fn environment(message: impl Into<String>) -> Self {
-        Self::Environment(Trouble { message: message.into(), help: None })
+        Self::Environment(Trouble::new(&message.into()))
     }
 
     pub fn vendor(message: impl Into<String>) -> Self {
-        Self::Vendor(Trouble { message: message.into(), help: None })
+        Self::Vendor(Trouble::new(&message.into()))
     }
 
     /// The same error with what to do about it.
@@ -103,6 +114,13 @@ mod tests {
         let e = Error::input("node \"a\nb\" is odd\n").help("rename it");
         assert_eq!(e.to_string(), "node \"a b\" is odd");
         assert_eq!(e.trouble().help.as_deref(), Some("rename it"));
+    }
+
+    #[test]
+    fn indented_lines_are_details() {
+        let e = Error::vendor("it crashed; its last words:\n  one\n  two");
+        assert_eq!(e.to_string(), "it crashed; its last words:");
+        assert_eq!(e.trouble().details, ["one", "two"]);
     }
 
     #[test]

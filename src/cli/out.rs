@@ -26,6 +26,9 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
 /// `error: ...` and, where there is one, `help: ...` on stderr; coloured on a terminal unless `NO_COLOR` is set.
 pub fn error(error: &Error) {
     labelled("\x1b[1;31merror\x1b[0m", &error.to_string());
+    for line in &error.trouble().details {
+        let _: io::Result<()> = writeln!(anstream::stderr().lock(), "  {line}");
+    }
     if let Some(help) = &error.trouble().help {
         labelled("\x1b[1;36mhelp\x1b[0m", &qnnc::error::one_line(help));
     }
