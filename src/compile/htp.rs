@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::Error;
 use crate::place::{Validator, refused_by_validator};
 use crate::progress::{Event, Progress};
-use crate::qnn::graph::QnnGraph;
+use crate::qnn::graph::{QnnGraph, QnnOp};
+use crate::qnn::prefix::prefix;
 use crate::qnn::protocol::Cause;
 use crate::qnn::{self, Backend, OpVerdict, PrepareOptions, Stage, Worker, WorkerError, WorkerOptions};
 use crate::report::Ddr;
@@ -37,7 +38,7 @@ impl Htp {
         graphs: &[&QnnGraph],
         out: &Path,
         progress: Progress<'_>,
-    ) -> Result<BTreeMap<String, Ddr>, Error> {
+    ) -> Result<BTreeMap<String, Ddr>, WorkerError> {
         let done = thread::scope(|scope| {
             let (tell, told) = mpsc::channel::<qnn::Progress>();
             scope.spawn(move || {
@@ -62,6 +63,44 @@ impl Htp {
         });
         Ok(rows.collect())
     }
+}
+
+impl Htp {
+    /// The op of `graph` with which its preparation begins to fail, and how: found by halving, each try in a worker of
+    /// its own. `None` if every single op can be prepared alone or after those before it.
+    pub fn first_unpreparable(&self, graph: &QnnGraph) -> Result<Option<(usize, String)>, Error> {
+        let folder = tempfile::tempdir().map_err(|e| Error::environment(format!("no temporary folder: {e}")))?;
+        let fails = |n: usize| -> Result<Option<String>, Error> {
+            let mut worker = Worker::spawn(self.worker.options().clone())?;
+            match worker.prepare(&[&prefix(graph, n)], &PrepareOptions::default(), &folder.path().join("try.bin")) {
+                Ok(_) => Ok(None),
+                Err(e @ (WorkerError::Spawn(_) | WorkerError::Library(_))) => Err(e.into()),
+                Err(e) => Ok(Some(e.to_string())),
+            }
+        };
+        let (mut good, mut bad) = (0, graph.ops.len());
+        let Some(mut how) = fails(bad)? else { return Ok(None) };
+        while bad - good > 1 {
+            let middle = good + (bad - good) / 2;
+            match fails(middle)? {
+                Some(text) => (bad, how) = (middle, text),
+                None => good = middle,
+            }
+        }
+        Ok(Some((bad - 1, how)))
+    }
+}
+
+/// The reason for an op that the validator takes and preparation does not.
+pub fn refused_by_preparation(op: &QnnOp, how: &str, sdk: &str) -> Reason {
+    let first = how.lines().next().unwrap_or_default();
+    let mut reason = Reason::new(
+        codes::VENDOR_FAULT,
+        format!("the HTP of SDK {sdk} validates {} and then fails to prepare it: {first}", op.op_type),
+    );
+    reason.qnn_op = Some(op.op_type.clone());
+    reason.source = Some(format!("preparation with SDK {sdk}"));
+    reason
 }
 
 fn show(graphs: &[&QnnGraph], at: qnn::Progress, progress: Progress<'_>) {

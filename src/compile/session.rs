@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::htp::Htp;
+use super::htp::{Htp, refused_by_preparation};
 use super::passes::{Prepared, prepare_graph};
 use super::placement;
 use crate::emit::{Bundle, ContextModel, EpPartition, Manifest, SourceFile, hash_file, ir_version};
@@ -14,10 +14,12 @@ use crate::lower::Target;
 use crate::options::CompileOptions;
 use crate::place::{Solution, solve};
 use crate::progress::{Event, Progress};
+use crate::qnn::WorkerError;
 use crate::qnn::graph::{QnnGraph, QnnType};
 use crate::report::{self, Ddr, Evidence, Placement};
 use crate::sdk::{self, Sdk};
 use crate::tables::soc::{Soc, find_soc};
+use crate::verdict::Reason;
 use crate::{Error, onnx};
 
 /// What a compile came to.
@@ -58,27 +60,42 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
         float: QnnType::FLOAT_16,
         allow_approximate: options.allow_approximate,
     };
-    let refused = placement::data_dependent(&prepared.data_dependent);
-    let solution = solve(&prepared.graph, &prepared.order, &target, &graph_name(&stem), refused, &mut htp)?;
-    let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
-
-    let draft = report.placement(Evidence::Validated, &BTreeMap::new(), None);
-    let failures = gate(options, &draft);
-    if !failures.is_empty() {
-        let placement = Placement { gate: report::Gate { passed: false, failures }, ..draft };
-        let files = write_reports(bundle, &placement)?;
-        return Ok(Outcome { placement, files });
-    }
-
+    let name = graph_name(&stem);
     let binary = format!("{stem}.bin");
-    let mut ddr = BTreeMap::new();
-    let mut binary_bytes = None;
-    if !solution.placed.is_empty() {
+    let mut refused = placement::data_dependent(&prepared.data_dependent);
+    let mut tries = 0;
+    let (solution, ddr) = loop {
+        let solution = solve(&prepared.graph, &prepared.order, &target, &name, refused, &mut htp)?;
+        let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
+        let draft = report.placement(Evidence::Validated, &BTreeMap::new(), None);
+        let failures = gate(options, &draft);
+        if !failures.is_empty() {
+            let placement = Placement { gate: report::Gate { passed: false, failures }, ..draft };
+            let files = write_reports(bundle, &placement)?;
+            return Ok(Outcome { placement, files });
+        }
+        if solution.placed.is_empty() {
+            break (solution, BTreeMap::new());
+        }
         progress(Event::Stage("preparing"));
         let graphs: Vec<&QnnGraph> = solution.placed.iter().map(|p| &p.qnn).collect();
-        ddr = htp.prepare(&graphs, &bundle.path(&binary), progress)?;
-        binary_bytes = Some(bundle.seal(&binary)?.bytes);
-    }
+        let failed = match htp.prepare(&graphs, &bundle.path(&binary), progress) {
+            Ok(ddr) => break (solution, ddr),
+            Err(e @ (WorkerError::Vendor { .. } | WorkerError::Crashed { .. })) if tries < MOST_RETRIES => e,
+            Err(e) => return Err(e.into()),
+        };
+        tries += 1;
+        progress(Event::Stage("looking for the op that cannot be prepared"));
+        let no = unpreparable(&htp, &solution, &sdk)?;
+        if no.is_empty() {
+            return Err(failed.into());
+        }
+        refused = solution.refused;
+        refused.extend(no);
+        htp = Htp::start(&sdk, soc, options.timeout)?;
+    };
+    let binary_bytes = if solution.placed.is_empty() { None } else { Some(bundle.seal(&binary)?.bytes) };
+    let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
     drop(htp);
     progress(Event::Stage("writing"));
     let mut placement = report.placement(Evidence::Prepared, &ddr, binary_bytes);
@@ -86,6 +103,21 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     placement.model.sha256 = sources.first().map(|s| s.sha256.clone());
     let files = write_bundle(bundle, &placement, sources, &report, &binary)?;
     Ok(Outcome { placement, files })
+}
+
+/// How often nodes that cannot be prepared are taken off before the error is the answer.
+const MOST_RETRIES: usize = 8;
+
+/// The nodes whose QNN ops a preparation fails on, one per partition that cannot be prepared.
+fn unpreparable(htp: &Htp, solution: &Solution, sdk: &Sdk) -> Result<BTreeMap<NodeId, Vec<Reason>>, Error> {
+    let mut no = BTreeMap::new();
+    for placed in &solution.placed {
+        if let Some((i, how)) = htp.first_unpreparable(&placed.qnn)? {
+            let op = &placed.qnn.ops[i];
+            no.insert(op.node, vec![refused_by_preparation(op, &how, &sdk.version)]);
+        }
+    }
+    Ok(no)
 }
 
 /// The stem of the bundle's files: the model's file name without `.onnx`.

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod error;
 pub mod graph;
 pub mod guard;
+pub mod prefix;
 pub mod protocol;
 pub mod weights;
 pub mod worker;
