@@ -273,10 +273,14 @@ impl<'g> LowerCx<'_, 'g> {
         self.low.qnn.tensor(t).dtype
     }
 
-    /// The same elements under other dims (a Reshape op, or `t` itself).
+    /// The same elements under other dims (a Reshape op, or `t` itself; a constant of its own for a constant).
     pub fn reshape(&mut self, t: TensorId, dims: &[u32]) -> TensorId {
         if self.dims(t) == dims {
             return t;
+        }
+        let tensor = self.low.qnn.tensor(t);
+        if let (Some(data), Quant::None) = (tensor.data.clone(), &tensor.quant) {
+            return self.static_tensor(tensor.dtype, dims, data);
         }
         let out = self.temp_like(t, dims);
         self.op("Reshape", &[t], &[out], &[]);

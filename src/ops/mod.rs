@@ -23,6 +23,7 @@ mod conv_transpose;
 mod cumulative;
 mod depth_space;
 mod einsum;
+mod elementwise;
 mod elementwise_binary;
 mod elementwise_unary;
 mod gather;
@@ -58,6 +59,7 @@ mod testing;
 mod tile_expand;
 mod topk_argmax;
 mod transpose;
+mod trigonometric;
 mod where_;
 mod window_dft;
 
