@@ -43,6 +43,14 @@ impl Dim {
         *self == Self::Known(1)
     }
 
+    /// Is it certainly 0 or more? Symbols are dimensions, so they are at least 0; a quotient counts as unknown.
+    pub fn is_nonnegative(&self) -> bool {
+        match self {
+            Self::Known(n) => *n >= 0,
+            Self::Expr(e) => e.0.iter().all(|(m, c)| *c >= 0 && m.iter().all(|s| !s.contains('('))),
+        }
+    }
+
     /// All symbol names in the expression, sorted, each once.
     pub fn symbols(&self) -> Vec<&str> {
         let Self::Expr(e) = self else { return vec![] };
@@ -225,6 +233,13 @@ mod tests {
         let total = s("past").add(&s("seq")).mul(&Dim::Known(2));
         let v = total.substitute(&|n| Some(Dim::Known(if n == "past" { 3 } else { 4 })));
         assert_eq!(v, Dim::Known(14));
+    }
+
+    #[test]
+    fn signs_are_known_where_no_term_is_negative() {
+        assert!(s("a").add(&Dim::Known(1)).is_nonnegative());
+        assert!(!s("a").sub(&Dim::Known(1)).is_nonnegative());
+        assert!(!Dim::Known(-1).is_nonnegative());
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use attr::{Attr, Attrs};
 pub use dim::{Dim, Expr, Shape, show_shape, static_shape};
 pub use dtype::DataType;
 pub use graph::{CycleError, Graph, Node, NodeId, Origin, Value, ValueId};
-pub use tensor::{Tensor, strides, transpose_bytes};
+pub use tensor::{Tensor, broadcast_indices, strides, transpose_bytes};
 
 /// The type of a tensor value: element type and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -176,6 +176,26 @@ impl Tensor {
         (shape.iter().product::<usize>() == self.len()).then(|| Self { shape, ..self.clone() })
     }
 
+    /// Repeated along axes of size 1 and new leading axes, as numpy broadcasts. Byte-sized types only.
+    pub fn broadcast_to(&self, shape: &[usize]) -> Option<Self> {
+        if self.shape == shape {
+            return Some(self.clone());
+        }
+        if let Payload::Splat(e) = &self.payload {
+            return Some(Self::splat(self.dtype, shape.to_vec(), e.clone()));
+        }
+        let size = self.dtype.bits() / 8;
+        if size == 0 || self.dtype.bits() % 8 != 0 {
+            return None;
+        }
+        let bytes = self.bytes();
+        let mut out = vec![];
+        for at in broadcast_indices(&self.shape, shape)? {
+            out.extend_from_slice(bytes.get(at * size..(at + 1) * size)?);
+        }
+        Self::from_raw(self.dtype, shape.to_vec(), Bytes::from(out))
+    }
+
     /// All elements as 64-bit floats (integers beyond 2^53 round); `None` for strings, complex and 4/8-bit floats.
     pub fn to_f64s(&self) -> Option<Vec<f64>> {
         if let Payload::Splat(e) = &self.payload {
@@ -286,6 +306,37 @@ impl Tensor {
     }
 }
 
+/// For every element of a tensor of shape `to`, the index of the element of a tensor of shape `from` that broadcasts to
+/// it; row-major. `None` if `from` does not broadcast to `to`.
+pub fn broadcast_indices(from: &[usize], to: &[usize]) -> Option<Vec<usize>> {
+    let missing = to.len().checked_sub(from.len())?;
+    let steps = strides(from);
+    let mut step = vec![0; to.len()];
+    for (i, &d) in from.iter().enumerate() {
+        if d != 1 && d != to[missing + i] {
+            return None;
+        }
+        step[missing + i] = if d == 1 { 0 } else { steps[i] };
+    }
+    let count = to.iter().try_fold(1usize, |a, &d| a.checked_mul(d))?;
+    let mut out = Vec::with_capacity(count);
+    let mut index = vec![0usize; to.len()];
+    let mut at = 0;
+    for _ in 0..count {
+        out.push(at);
+        for axis in (0..to.len()).rev() {
+            index[axis] += 1;
+            at += step[axis];
+            if index[axis] < to[axis] {
+                break;
+            }
+            at -= step[axis] * to[axis];
+            index[axis] = 0;
+        }
+    }
+    Some(out)
+}
+
 /// Row-major strides of `shape`, in elements.
 pub fn strides(shape: &[usize]) -> Vec<usize> {
     let mut out = vec![1; shape.len()];
@@ -355,6 +406,13 @@ mod tests {
         let t = Tensor::from_i128(DataType::I4, vec![5], &v).unwrap();
         assert_eq!(t.byte_len(), 3);
         assert_eq!(t.to_i128s().unwrap(), v);
+    }
+
+    #[test]
+    fn broadcasting_repeats() {
+        let t = Tensor::from_i32(vec![2, 1], &[1, 2]).broadcast_to(&[2, 2, 2]).unwrap();
+        assert_eq!(t.to_i64s().unwrap(), [1, 1, 2, 2, 1, 1, 2, 2]);
+        assert!(t.broadcast_to(&[3, 2, 2]).is_none());
     }
 
     #[test]

@@ -287,6 +287,21 @@ impl<'g> LowerCx<'_, 'g> {
         out
     }
 
+    /// A constant repeated to `dims`: `full` are its own dims with ones in front, and each is 1 or that of `dims`. `None`
+    /// if `t` is not a constant.
+    pub fn spread_constant(&mut self, t: TensorId, full: &[u32], dims: &[u32]) -> Option<TensorId> {
+        let source = self.low.qnn.tensor(t);
+        let StaticData::Constant { tensor, perm } = source.data.clone()? else { return None };
+        let dtype = source.dtype;
+        let tensor = match perm {
+            Some(p) => tensor.transposed(&p)?,
+            None => tensor,
+        };
+        let wide = |d: &[u32]| d.iter().map(|&d| d as usize).collect::<Vec<usize>>();
+        let tensor = tensor.reshaped(wide(full))?.broadcast_to(&wide(dims))?;
+        Some(self.static_tensor(dtype, dims, StaticData::Constant { tensor, perm: None }))
+    }
+
     /// Axes permuted: axis `i` of the result is axis `perm[i]` of `t`.
     pub fn transpose(&mut self, t: TensorId, perm: &[usize]) -> TensorId {
         let from = self.dims(t);

@@ -194,7 +194,11 @@ mod tests {
     fn conversions_go_over_int32() {
         let ops = |from, to| {
             let g = cast(from, to).lower().unwrap();
-            g.ops.iter().map(|o| format!("{}>{}", o.op_type, g.tensor(o.outputs[0]).dtype)).collect::<Vec<_>>().join(" ")
+            g.ops
+                .iter()
+                .map(|o| format!("{}>{}", o.op_type, g.tensor(o.outputs[0]).dtype))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(ops(DataType::F32, DataType::I32), "Cast>INT_32");
         assert_eq!(ops(DataType::F32, DataType::Bool), "ElementWiseNotEqual>BOOL_8");

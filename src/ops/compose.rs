@@ -65,10 +65,15 @@ pub(crate) fn unary(cx: &mut LowerCx<'_, '_>, op: &str, t: TensorId) -> TensorId
     cx.op_to(op, &[t], dtype, &dims, &[])
 }
 
+/// The parameters of a ReluMinMax.
+pub(crate) fn clamp_params(low: f32, high: f32) -> [(&'static str, Param); 2] {
+    [("min_value", Param::f32(low)), ("max_value", Param::f32(high))]
+}
+
 /// Values below `low` become `low`, values above `high` become `high`.
 pub(crate) fn clamp(cx: &mut LowerCx<'_, '_>, t: TensorId, low: f32, high: f32) -> TensorId {
     let (dtype, dims) = (cx.qnn_type(t), cx.dims(t));
-    cx.op_to("ReluMinMax", &[t], dtype, &dims, &[("min_value", Param::f32(low)), ("max_value", Param::f32(high))])
+    cx.op_to("ReluMinMax", &[t], dtype, &dims, &clamp_params(low, high))
 }
 
 /// `a` where `condition` holds, else `b`; the result has the type of `a`.

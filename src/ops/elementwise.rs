@@ -1,7 +1,7 @@
 //! What the elementwise families share: broadcasting in inference, folding and lowering.
 
 use super::{FoldCx, InferCx, OpError, broadcast, compose, invalid};
-use crate::ir::{DataType, Dim, Shape, Tensor, static_shape, strides};
+use crate::ir::{DataType, Dim, Shape, Tensor, broadcast_indices, static_shape};
 use crate::lower::{LowerCx, Refusal};
 use crate::qnn::graph::{Param, TensorId};
 use crate::verdict::codes;
@@ -44,37 +44,6 @@ pub(super) fn infer_float(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     }
     cx.set(0, t.dtype, t.shape);
     Ok(())
-}
-
-/// For every element of a tensor of shape `to`, the index of the element of a tensor of shape `from` that broadcasts to
-/// it; row-major. `None` if `from` does not broadcast to `to`.
-pub(super) fn broadcast_indices(from: &[usize], to: &[usize]) -> Option<Vec<usize>> {
-    let missing = to.len().checked_sub(from.len())?;
-    let steps = strides(from);
-    let mut step = vec![0; to.len()];
-    for (i, &d) in from.iter().enumerate() {
-        if d != 1 && d != to[missing + i] {
-            return None;
-        }
-        step[missing + i] = if d == 1 { 0 } else { steps[i] };
-    }
-    let count = to.iter().try_fold(1usize, |a, &d| a.checked_mul(d))?;
-    let mut out = Vec::with_capacity(count);
-    let mut index = vec![0usize; to.len()];
-    let mut at = 0;
-    for _ in 0..count {
-        out.push(at);
-        for axis in (0..to.len()).rev() {
-            index[axis] += 1;
-            at += step[axis];
-            if index[axis] < to[axis] {
-                break;
-            }
-            at -= step[axis] * to[axis];
-            index[axis] = 0;
-        }
-    }
-    Some(out)
 }
 
 /// Sets the elements of output 0, if those of all `inputs` are known: `f` of the ones that broadcast together.
@@ -155,12 +124,7 @@ fn evaluate(
     Tensor::from_i128(dtype, shape.to_vec(), &out)
 }
 
-fn zip<T: Copy>(
-    inputs: &[&Tensor],
-    data: &[Vec<T>],
-    shape: &[usize],
-    f: impl Fn(&[T]) -> Option<T>,
-) -> Option<Vec<T>> {
+fn zip<T: Copy>(inputs: &[&Tensor], data: &[Vec<T>], shape: &[usize], f: impl Fn(&[T]) -> Option<T>) -> Option<Vec<T>> {
     let picks: Vec<Option<Vec<usize>>> = inputs
         .iter()
         .map(|t| if t.shape() == shape { Some(None) } else { broadcast_indices(t.shape(), shape).map(Some) })
@@ -275,7 +239,21 @@ pub(super) fn merge_axes(
         r.0[0] = r.0[0].clone().expected(format!("rank up to {max_rank}"), format!("rank {}", dims.len()));
         return Err(r);
     }
-    Ok(ids.iter().zip(&operands).map(|(&t, d)| cx.reshape(t, d)).collect())
+    let reshaped = ids.iter().zip(&operands).map(|(&t, d)| {
+        let own = cx.dims(t);
+        let same = d.len() >= own.len() && d.ends_with(&own) && d[..d.len() - own.len()].iter().all(|&n| n == 1);
+        if same { t } else { cx.reshape(t, d) }
+    });
+    Ok(reshaped.collect())
+}
+
+/// Refuses integer types whose values and results INT_32 does not hold; those of uint8 wrap when converted back.
+pub(super) fn need_signed(cx: &LowerCx<'_, '_>, dtype: DataType) -> Result<(), Refusal> {
+    if matches!(dtype, DataType::I32 | DataType::I64 | DataType::U8) {
+        return Ok(());
+    }
+    Err(Refusal::new(codes::DTYPE, format!("{} of {dtype} has no exact QNN equivalent", cx.node.op_type))
+        .fix("cast to int32 or a float type before it"))
 }
 
 /// Refuses what is not a float type.

@@ -1,4 +1,345 @@
-use super::OpDef;
+//! Arithmetic of several operands that broadcast: Add, Sub, Mul, Div, Mod, Max, Min, Sum, Mean, PRelu, BitShift, Bitwise*.
+
+use super::{FoldCx, InferCx, OpDef, OpError, cast, compose, elementwise, invalid, power};
+use crate::ir::{DataType, Dim, Tensor};
+use crate::lower::{LowerCx, Refusal};
+use crate::qnn::graph::TensorId;
+use crate::verdict::codes;
 
 /// The rows of this family.
-pub const OPS: &[OpDef] = &[];
+pub const OPS: &[OpDef] = &[
+    OpDef::new("Add", |cx| infer(cx, |a, b| Some(a.add(b)))).fold(fold_add).lower(|cx| arithmetic(cx, ADD)),
+    OpDef::new("Sub", |cx| infer(cx, |a, b| Some(a.sub(b)))).fold(fold_sub).lower(|cx| arithmetic(cx, SUBTRACT)),
+    OpDef::new("Mul", |cx| infer(cx, |a, b| Some(a.mul(b)))).fold(fold_mul).lower(|cx| arithmetic(cx, MULTIPLY)),
+    OpDef::new("Div", |cx| infer(cx, divide_dims)).fold(fold_div).lower(|cx| arithmetic(cx, "ElementWiseDivide")),
+    OpDef::new("Mod", infer_mod).fold(fold_mod).lower(lower_mod),
+    OpDef::new("Pow", power::infer).fold(power::fold).lower(power::lower),
+    OpDef::new("Max", |cx| infer_variadic(cx, max_dims)).fold(fold_max).lower(|cx| extremum(cx, "ElementWiseMaximum")),
+    OpDef::new("Min", |cx| infer_variadic(cx, min_dims)).fold(fold_min).lower(|cx| extremum(cx, "ElementWiseMinimum")),
+    OpDef::new("Sum", infer_float_variadic).fold(fold_sum).lower(|cx| lower_sum(cx, false)),
+    OpDef::new("Mean", infer_float_variadic).fold(fold_mean).lower(|cx| lower_sum(cx, true)),
+    OpDef::new("PRelu", infer_prelu).fold(fold_prelu).lower(lower_prelu),
+    OpDef::new("BitShift", infer_bits).fold(fold_shift).lower(lower_shift),
+    OpDef::new("BitwiseAnd", infer_bits).fold(|cx| bits(cx, |a, b| a & b)).lower(no_bits),
+    OpDef::new("BitwiseOr", infer_bits).fold(|cx| bits(cx, |a, b| a | b)).lower(no_bits),
+    OpDef::new("BitwiseXor", infer_bits).fold(|cx| bits(cx, |a, b| a ^ b)).lower(no_bits),
+];
+
+const ADD: &str = "ElementWiseAdd";
+const SUBTRACT: &str = "ElementWiseSubtract";
+const MULTIPLY: &str = "ElementWiseMultiply";
+
+/// Two operands of one type that broadcast; `f` is what the op does to elements that are expressions.
+fn infer(cx: &mut InferCx<'_>, f: impl Fn(&Dim, &Dim) -> Option<Dim>) -> Result<(), OpError> {
+    let dtype = elementwise::infer_dtype(cx, &[0, 1])?;
+    if !(dtype.is_float() || dtype.is_int()) {
+        return invalid(format!("the inputs are {dtype}, but must be numeric"));
+    }
+    let shape = elementwise::infer_shape(cx, &[0, 1])?;
+    cx.set(0, dtype, shape);
+    if dtype.is_int() {
+        elementwise::infer_elements(cx, &[0, 1], |v| f(v[0], v[1]));
+    }
+    Ok(())
+}
+
+fn infer_mod(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let fmod = cx.node.attrs.int_or("fmod", 0);
+    if fmod == 0 && cx.dtype(0)?.is_float() {
+        return invalid(format!("attribute fmod must be 1 for {}", cx.dtype(0)?));
+    }
+    infer(cx, |a, b| match (a.known()?, b.known()?) {
+        (_, 0) => None,
+        (a, b) => Some(Dim::Known(if fmod == 1 { a.checked_rem(b)? } else { floor_mod(a.into(), b.into()) as i64 })),
+    })
+}
+
+fn infer_variadic(cx: &mut InferCx<'_>, f: impl Fn(&Dim, &Dim) -> Option<Dim>) -> Result<(), OpError> {
+    let inputs = elementwise::given(cx.node);
+    let dtype = elementwise::infer_dtype(cx, &inputs)?;
+    let shape = elementwise::infer_shape(cx, &inputs)?;
+    cx.set(0, dtype, shape);
+    if dtype.is_int() {
+        elementwise::infer_elements(cx, &inputs, |v| {
+            let mut all = v.iter();
+            let first = (*all.next()?).clone();
+            all.try_fold(first, |a, b| f(&a, b))
+        });
+    }
+    Ok(())
+}
+
+fn infer_float_variadic(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let inputs = elementwise::given(cx.node);
+    let dtype = elementwise::infer_dtype(cx, &inputs)?;
+    if !dtype.is_float() {
+        return invalid(format!("the inputs are {dtype}, but must be of a float type"));
+    }
+    let shape = elementwise::infer_shape(cx, &inputs)?;
+    cx.set(0, dtype, shape);
+    Ok(())
+}
+
+/// The slope broadcasts to the shape of the input, not the other way.
+fn infer_prelu(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let dtype = elementwise::infer_dtype(cx, &[0, 1])?;
+    let shape = elementwise::infer_shape(cx, &[0, 1])?;
+    let x = cx.shape(0)?.clone();
+    if shape.len() > x.len() {
+        return invalid(format!("the slope has rank {}, more than the input's {}", shape.len(), x.len()));
+    }
+    cx.set(0, dtype, x);
+    Ok(())
+}
+
+fn infer_bits(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let dtype = elementwise::infer_dtype(cx, &[0, 1])?;
+    if !dtype.is_int() {
+        return invalid(format!("the inputs are {dtype}, but must be of an integer type"));
+    }
+    if cx.node.op_type == "BitShift" {
+        direction(&cx.node.attrs).map_err(OpError::Invalid)?;
+    }
+    infer(cx, |_, _| None)
+}
+
+/// Truncating division of elements. Floor division of an expression is the same where neither side is negative.
+fn divide_dims(a: &Dim, b: &Dim) -> Option<Dim> {
+    match (a, b) {
+        (Dim::Known(a), Dim::Known(b)) => a.checked_div(*b).map(Dim::Known),
+        _ if a.is_nonnegative() && b.is_nonnegative() => a.floor_div(b),
+        _ => a.exact_div(b),
+    }
+}
+
+/// The larger of two elements, if it is known which one that is.
+pub(super) fn max_dims(a: &Dim, b: &Dim) -> Option<Dim> {
+    match (a.known(), b.known()) {
+        (Some(x), Some(y)) => Some(Dim::Known(x.max(y))),
+        _ if a.sub(b).is_nonnegative() => Some(a.clone()),
+        _ if b.sub(a).is_nonnegative() => Some(b.clone()),
+        _ => None,
+    }
+}
+
+/// The smaller of two elements, if it is known which one that is.
+pub(super) fn min_dims(a: &Dim, b: &Dim) -> Option<Dim> {
+    let larger = max_dims(a, b)?;
+    Some(if larger == *a { b.clone() } else { a.clone() })
+}
+
+fn fold_add(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    elementwise::fold(cx, &[0, 1], |v| Some(v[0] + v[1]), |v| Some(v[0].wrapping_add(v[1])))
+}
+
+fn fold_sub(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    elementwise::fold(cx, &[0, 1], |v| Some(v[0] - v[1]), |v| Some(v[0].wrapping_sub(v[1])))
+}
+
+fn fold_mul(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    elementwise::fold(cx, &[0, 1], |v| Some(v[0] * v[1]), |v| Some(v[0].wrapping_mul(v[1])))
+}
+
+fn fold_div(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    elementwise::fold(cx, &[0, 1], |v| Some(v[0] / v[1]), |v| v[0].checked_div(v[1]))
+}
+
+/// The remainder with the sign of the divisor.
+fn floor_mod(a: i128, b: i128) -> i128 {
+    let r = a.wrapping_rem(b);
+    if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+}
+
+fn fold_mod(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    let fmod = cx.node.attrs.int_or("fmod", 0) == 1;
+    elementwise::fold(
+        cx,
+        &[0, 1],
+        |v| Some(v[0] % v[1]),
+        |v| match (v[0], v[1]) {
+            (_, 0) => None,
+            (a, b) => Some(if fmod { a.wrapping_rem(b) } else { floor_mod(a, b) }),
+        },
+    )
+}
+
+/// numpy's maximum: NaN if either is.
+fn fold_max(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    let larger = |a: f64, b: &f64| if a.is_nan() || a > *b { a } else { *b };
+    fold_variadic(cx, |v| v.iter().skip(1).fold(v[0], larger), |v| v.iter().max().copied())
+}
+
+fn fold_min(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    let smaller = |a: f64, b: &f64| if a.is_nan() || a < *b { a } else { *b };
+    fold_variadic(cx, |v| v.iter().skip(1).fold(v[0], smaller), |v| v.iter().min().copied())
+}
+
+fn fold_sum(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    fold_variadic(cx, |v| v.iter().sum(), |_| None)
+}
+
+fn fold_mean(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    fold_variadic(cx, |v| v.iter().sum::<f64>() / v.len() as f64, |_| None)
+}
+
+fn fold_variadic(
+    cx: &FoldCx<'_>,
+    float: impl Fn(&[f64]) -> f64,
+    int: impl Fn(&[i128]) -> Option<i128>,
+) -> Option<Vec<Tensor>> {
+    elementwise::fold(cx, &elementwise::given(cx.node), |v| Some(float(v)), int)
+}
+
+fn fold_prelu(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    let int = |v: &[i128]| if v[0] < 0 { v[0].checked_mul(v[1]) } else { Some(v[0]) };
+    elementwise::fold(cx, &[0, 1], |v| Some(if v[0] < 0.0 { v[0] * v[1] } else { v[0] }), int)
+}
+
+fn bits(cx: &FoldCx<'_>, f: impl Fn(i128, i128) -> i128) -> Option<Vec<Tensor>> {
+    elementwise::fold(cx, &[0, 1], |_| None, |v| Some(f(v[0], v[1])))
+}
+
+/// True for a shift to the left.
+fn direction(attrs: &crate::ir::Attrs) -> Result<bool, String> {
+    match attrs.str("direction") {
+        Some("LEFT") => Ok(true),
+        Some("RIGHT") => Ok(false),
+        other => Err(format!("attribute direction must be LEFT or RIGHT, not {}", other.unwrap_or("absent"))),
+    }
+}
+
+fn fold_shift(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    let left = direction(&cx.node.attrs).ok()?;
+    elementwise::fold(
+        cx,
+        &[0, 1],
+        |_| None,
+        |v| {
+            let by = u32::try_from(v[1]).ok().filter(|&n| n < 64);
+            Some(by.map_or(0, |n| if left { v[0].wrapping_shl(n) } else { v[0] >> n }))
+        },
+    )
+}
+
+/// An op of two operands: floats directly, integers in INT_32.
+fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
+    let dtype = cx.dtype(0)?;
+    if dtype.is_float() || matches!(dtype, DataType::I32 | DataType::I64) {
+        return elementwise::lower_op(cx, op, &[0, 1], 5, &[]);
+    }
+    elementwise::need_signed(cx, dtype)?;
+    elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
+        let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
+        let y = compose::binary(cx, op, a, b);
+        cast::convert(cx, y, DataType::I32, dtype)
+    })
+}
+
+fn lower_mod(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    let dtype = cx.dtype(0)?;
+    let fmod = cx.attrs().int_or("fmod", 0) == 1;
+    if dtype.is_float() {
+        elementwise::need_approximate(
+            cx,
+            "the remainder of floats jumps by a whole divisor where the 16-bit quotient rounds across an integer",
+        )?;
+        return elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
+            let q = compose::div(cx, ids[0], ids[1]);
+            let size = compose::unary(cx, "ElementWiseAbs", q);
+            let whole = compose::unary(cx, "ElementWiseFloor", size);
+            let sign = compose::unary(cx, "ElementWiseSign", q);
+            let whole = compose::mul(cx, whole, sign);
+            let part = compose::mul(cx, whole, ids[1]);
+            Ok(compose::sub(cx, ids[0], part))
+        });
+    }
+    elementwise::need_signed(cx, dtype)?;
+    elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
+        let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
+        let y = if fmod {
+            let q = compose::div(cx, a, b);
+            let part = compose::mul(cx, q, b);
+            compose::sub(cx, a, part)
+        } else {
+            compose::binary(cx, "ElementWiseMod", a, b)
+        };
+        cast::convert(cx, y, DataType::I32, dtype)
+    })
+}
+
+/// Max and Min of any number of inputs.
+fn extremum(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
+    let dtype = cx.dtype(0)?;
+    let inputs = elementwise::given(cx.node);
+    if !dtype.is_float() {
+        elementwise::need_signed(cx, dtype)?;
+    } else if inputs.len() == 2 {
+        return elementwise::lower_op(cx, op, &inputs, 4, &[]);
+    }
+    elementwise::lower(cx, &inputs, 4, |cx, ids| {
+        let mut y = to_compute(cx, ids[0], dtype)?;
+        for &t in &ids[1..] {
+            let t = to_compute(cx, t, dtype)?;
+            y = compose::binary(cx, op, y, t);
+        }
+        if dtype.is_float() { Ok(y) } else { cast::convert(cx, y, DataType::I32, dtype) }
+    })
+}
+
+fn to_compute(cx: &mut LowerCx<'_, '_>, t: TensorId, dtype: DataType) -> Result<TensorId, Refusal> {
+    if dtype.is_float() { Ok(t) } else { cast::to_int32(cx, t, dtype) }
+}
+
+fn lower_sum(cx: &mut LowerCx<'_, '_>, mean: bool) -> Result<(), Refusal> {
+    elementwise::need_float(cx, 0)?;
+    let inputs = elementwise::given(cx.node);
+    elementwise::lower(cx, &inputs, 5, |cx, ids| {
+        let sum = ids[1..].iter().fold(ids[0], |y, &t| compose::add(cx, y, t));
+        Ok(if mean { compose::scale(cx, sum, 1.0 / ids.len() as f32) } else { sum })
+    })
+}
+
+fn lower_prelu(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    elementwise::need_float(cx, 0)?;
+    elementwise::lower_op(cx, "Prelu", &[0, 1], 5, &[])
+}
+
+/// Shifts of uint8 by constant amounts are products and quotients with powers of two.
+fn lower_shift(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    let dtype = cx.dtype(0)?;
+    if dtype != DataType::U8 {
+        return Err(Refusal::new(codes::DTYPE, format!("BitShift of {dtype} has no exact QNN equivalent")));
+    }
+    let left = direction(cx.attrs()).map_err(Refusal::form)?;
+    let by = cx.need_constant(1, "the shift amount")?;
+    // A shift of 8 or more leaves no bit; 2^8 does the same to an 8-bit number in 32 bits.
+    let factors: Vec<i32> = by.to_i64s().unwrap_or_default().into_iter().map(|n| 1 << n.clamp(0, 8)).collect();
+    let factors = Tensor::from_i32(by.shape().to_vec(), &factors);
+    let layout = cx.any_layout(0)?;
+    if factors.rank() > layout.rank() || (factors.len() > 1 && factors.rank() != layout.rank()) {
+        return Err(Refusal::form(format!(
+            "the shift amounts have shape {:?}, another rank than the input",
+            by.shape()
+        )));
+    }
+    let x = cx.input_in(0, &layout)?;
+    let x = cast::to_int32(cx, x, dtype)?;
+    let factor = if factors.len() == 1 {
+        cx.weight(&factors, None, &[1])
+    } else {
+        let dims: Vec<u32> = layout.apply(factors.shape()).iter().map(|&d| d as u32).collect();
+        let perm = (!layout.is_identity()).then(|| layout.order().to_vec());
+        cx.weight(&factors, perm.as_deref(), &dims)
+    };
+    let y = if left { compose::mul(cx, x, factor) } else { compose::div(cx, x, factor) };
+    let y = cast::convert(cx, y, DataType::I32, dtype)?;
+    if cx.out_shape(0)? != cx.shape(0)? {
+        return Err(Refusal::form("the shift amounts are larger than the input"));
+    }
+    cx.alias(0, y, layout)
+}
+
+fn no_bits(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    Err(Refusal::new(codes::NO_LOWERING, format!("the HTP has no {} of integers", cx.node.op_type))
+        .fix("use bool tensors with And, Or, Xor"))
+}

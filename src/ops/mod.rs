@@ -40,6 +40,7 @@ mod nms_roi;
 mod normalisation;
 mod pad;
 mod pool;
+mod power;
 mod quantize;
 mod random;
 mod range_onehot;
