@@ -131,16 +131,14 @@ fn lower_int(cx: &mut LowerCx<'_, '_>, dtype: DataType) -> Result<(), Refusal> {
             if !cx.has(i) {
                 continue;
             }
-            let bound = match cx.constant(i).and_then(Tensor::to_i128s).and_then(|v| v.first().copied()) {
+            let constant = cx.constant(i).and_then(Tensor::to_i128s).and_then(|v| v.first().copied());
+            let bound = if let Some(v) = constant {
                 // The values are int32, so a limit outside of that range is as good as its end.
-                Some(v) => {
-                    let v = v.clamp(i32::MIN.into(), i32::MAX.into());
-                    cx.i32_constant(&[1], &[v as i32])
-                }
-                None => {
-                    let t = scalar_input(cx, i)?;
-                    cast::to_int32(cx, t, dtype)?
-                }
+                let v = v.clamp(i32::MIN.into(), i32::MAX.into());
+                cx.i32_constant(&[1], &[v as i32])
+            } else {
+                let t = scalar_input(cx, i)?;
+                cast::to_int32(cx, t, dtype)?
             };
             y = compose::binary(cx, op, y, bound);
         }
@@ -170,7 +168,7 @@ mod tests {
         assert_eq!(ops(None, None), "Reshape");
         assert_eq!(ops(Some(2.0), Some(1.0)), "ElementWiseMaximum ElementWiseMinimum");
         let x = vec![-3.0, -0.5, 0.5, 3.0];
-        assert_close(&clip(Some(2.0), Some(1.0)).run(&[x.clone()])[0], &[1.0; 4], 0.0);
+        assert_close(&clip(Some(2.0), Some(1.0)).run(std::slice::from_ref(&x))[0], &[1.0; 4], 0.0);
         assert_close(&clip(Some(-1.0), None).run(&[x])[0], &[-1.0, -0.5, 0.5, 3.0], 0.0);
     }
 

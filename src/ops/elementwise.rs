@@ -48,7 +48,9 @@ pub(super) fn infer_float(cx: &mut InferCx<'_>) -> Result<(), OpError> {
 
 /// Sets the elements of output 0, if those of all `inputs` are known: `f` of the ones that broadcast together.
 pub(super) fn infer_elements(cx: &mut InferCx<'_>, inputs: &[usize], f: impl Fn(&[&Dim]) -> Option<Dim>) {
-    let Some(shape) = cx.out.first().and_then(|o| o.ty.tensor()).and_then(|t| t.static_shape()) else { return };
+    let Some(shape) = cx.out.first().and_then(|o| o.ty.tensor()).and_then(crate::ir::TensorType::static_shape) else {
+        return;
+    };
     if shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d)).is_none_or(|n| n > 4096) {
         return;
     }

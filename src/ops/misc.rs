@@ -123,7 +123,7 @@ mod tests {
         let n = node("Dropout", 13).float(&[2, 3]).floats(&[], &[0.5]).outputs(2);
         assert_eq!(n.types(), ["float32[2, 3]", "bool[2, 3]"]);
         let x = crate::ops::testing::ramp(6, 0.0, 1.0);
-        assert_eq!(n.run(&[x.clone()]), [x, vec![1.0; 6]]);
+        assert_eq!(n.run(std::slice::from_ref(&x)), [x, vec![1.0; 6]]);
         let n = node("Dropout", 7).float(&[2]).real("ratio", 0.5).outputs(2);
         assert_eq!(n.types(), ["float32[2]", "float32[2]"]);
         assert_eq!(n.run(&[vec![4.0, 5.0]]), [vec![4.0, 5.0], vec![1.0; 2]]);
