@@ -30,5 +30,6 @@ pub mod rewrite;
 pub mod sdk;
 pub mod tables;
 pub mod verdict;
+pub mod verify;
 
 pub use error::Error;

@@ -14,6 +14,8 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::Manifest;
 use crate::Error;
+use crate::ir::Graph;
+use crate::onnx::{DataFile, Header, WriteError};
 
 const MANIFEST: &str = "manifest.json";
 /// How hidden folders are called; the id of the process and a number follow.
@@ -124,6 +126,23 @@ impl Bundle {
         let (bytes, sha256) =
             hash_file(&self.temp.path.join(name)).map_err(|e| Error::unwritable(&self.out.join(name), &e))?;
         Ok(self.add(FileEntry { name: name.into(), bytes, sha256 }))
+    }
+
+    /// Writes a model, with a data file beside it if its initializers are large.
+    pub fn write_model(&mut self, name: &str, graph: &Graph, header: &Header) -> Result<(), Error> {
+        self.check_name(name)?;
+        let written = crate::onnx::write(&self.path(name), graph, header, DataFile::Auto).map_err(|e| match e {
+            // The hidden folder is nothing that the user knows of.
+            WriteError::Io { path, error } => {
+                Error::unwritable(&self.out.join(path.file_name().unwrap_or_default()), &error)
+            }
+            e => e.into(),
+        })?;
+        for path in written {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.seal(&name)?;
+        }
+        Ok(())
     }
 
     fn add(&mut self, entry: FileEntry) -> &FileEntry {

@@ -430,6 +430,17 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+impl From<crate::finding::Finding> for Finding {
+    fn from(f: crate::finding::Finding) -> Self {
+        let severity = match f.severity {
+            crate::finding::Severity::Note => Severity::Note,
+            crate::finding::Severity::Warning => Severity::Warning,
+            crate::finding::Severity::Error => Severity::Error,
+        };
+        Self { code: f.code.into(), severity, message: f.message, node: f.node, tensor: None, fix: f.fix }
+    }
+}
+
 /// A rewrite that was applied, or that looked applicable and was not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewrite {

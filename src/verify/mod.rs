@@ -1,0 +1,95 @@
+//! Runs the compiled graph and ONNX Runtime's CPU provider on the same inputs, and compares what comes out.
+//!
+//! The compiled side is behind [`Runner`]: the HTP emulation or the QNN CPU backend in a worker process. ONNX Runtime is
+//! loaded as a shared library of the user's and reads the model as the user gave it.
+
+mod compare;
+mod feed;
+mod npy;
+mod reference;
+mod report;
+
+pub use compare::{Difference, compare};
+pub use feed::{InputSpec, generate, load_inputs};
+pub use npy::{NpyError, read_npy};
+pub use reference::Reference;
+pub use report::{OutputReport, VerifyReport};
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use crate::Error;
+use crate::ir::Tensor;
+use crate::progress::{Event, Progress};
+
+/// A tensor with the name of the model's input or output that it is for.
+pub type Named = (String, Tensor);
+
+/// What is compared, and how strictly.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// The user's model.
+    pub model: PathBuf,
+    /// `.npz` with an array per input, or `.npy` for a model of one input. None: made from the seed.
+    pub inputs: Option<PathBuf>,
+    pub seed: u64,
+    /// Lowest cosine similarity that passes.
+    pub cosine: f64,
+    /// The library of ONNX Runtime; see [`crate::sdk::ort::find_ort`].
+    pub ort: Option<PathBuf>,
+}
+
+impl VerifyOptions {
+    pub const DEFAULT_COSINE: f64 = 0.999;
+
+    pub fn new(model: impl Into<PathBuf>) -> Self {
+        Self { model: model.into(), inputs: None, seed: 0, cosine: Self::DEFAULT_COSINE, ort: None }
+    }
+}
+
+/// What the compiled graph is run on.
+pub trait Runner {
+    /// As the report calls it: `HTP emulation`.
+    fn name(&self) -> String;
+
+    /// The graph's outputs for these inputs. Inputs that the graph does not have are ignored.
+    ///
+    /// # Errors
+    /// The backend failed, or an input of the graph is missing.
+    fn run(&mut self, inputs: &[Named]) -> Result<Vec<Named>, Error>;
+}
+
+/// Runs both sides. `inputs` are those of the model with the shapes that it was compiled for; `output_names` are the
+/// outputs to compare, those that `runner` does not give are listed as computed at compile time.
+///
+/// # Errors
+/// Inputs that do not fit the model (2), no ONNX Runtime (3), a backend that fails (4). A difference is not an error:
+/// see [`VerifyReport::passed`].
+pub fn run(
+    options: &VerifyOptions,
+    inputs: &[InputSpec],
+    output_names: &[String],
+    runner: &mut dyn Runner,
+    progress: Progress<'_>,
+) -> Result<VerifyReport, Error> {
+    let feeds = match &options.inputs {
+        Some(path) => load_inputs(path, inputs)?,
+        None => generate(inputs, options.seed)?,
+    };
+    progress(Event::Stage("running ONNX Runtime"));
+    let mut reference = Reference::load(options.ort.as_deref(), &options.model)?;
+    let want = reference.run(&feeds, output_names)?;
+    progress(Event::Stage("running the compiled graph"));
+    let got = runner.run(&feeds)?;
+
+    let known: HashSet<&str> = got.iter().map(|(n, _)| n.as_str()).collect();
+    let constant = output_names.iter().filter(|n| !known.contains(n.as_str())).cloned().collect();
+    let outputs = want
+        .iter()
+        .filter_map(|(name, want)| {
+            let (_, got) = got.iter().find(|(n, _)| n == name)?;
+            Some(OutputReport::new(name, compare(got, want), options.cosine))
+        })
+        .collect();
+    Ok(VerifyReport::new(options, runner.name(), reference.version(), outputs, constant))
+}
