@@ -2,6 +2,7 @@
 //!
 //! Needs the feature `bindgen` and a libclang: `LIBCLANG_PATH`, or the Python package `libclang`.
 #![cfg(feature = "bindgen")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,7 @@ fn libclang() -> Option<PathBuf> {
 #[test]
 fn bindings_are_current() {
     let Some(folder) = libclang() else {
-        eprintln!("skipped: no libclang (set LIBCLANG_PATH, or pip install libclang)");
+        println!("skipped: no libclang (set LIBCLANG_PATH, or pip install libclang)");
         return;
     };
     // SAFETY: this is the only test of this program, and no thread of it reads the environment yet.

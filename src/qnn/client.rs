@@ -26,6 +26,8 @@ use super::worker::SUBCOMMAND;
 const TICK: Duration = Duration::from_millis(100);
 /// How many ops may kill the validator before the caller is told that it does not work.
 const MOST_CRASHES: usize = 16;
+/// How much of the library's output is looked at after a failure.
+const TAIL: u64 = 16 << 10;
 
 /// What a worker is started with.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ impl WorkerOptions {
             lib_dir: lib_dir.into(),
             backend,
             soc_id: None,
-            timeout: Duration::from_mins(10),
+            timeout: Duration::from_secs(600),
             op_packages: Vec::new(),
             program: None,
         }
@@ -171,7 +173,7 @@ impl Worker {
                 WorkerError::TimedOut { .. } => Cause::Hang,
                 _ => return Err(error),
             };
-            let at = self.last_op(&error, graph).filter(|i| todo.contains(&(*i as u32)));
+            let at = last_op(&error, graph).filter(|i| todo.contains(&(*i as u32)));
             crashes += 1;
             match at.and_then(|i| verdicts.get_mut(i)) {
                 Some(slot) if crashes <= MOST_CRASHES => {
@@ -181,12 +183,6 @@ impl Worker {
                 _ => return Err(error),
             }
         }
-    }
-
-    /// Index of the op at which validation ended.
-    fn last_op(&self, error: &WorkerError, graph: &QnnGraph) -> Option<usize> {
-        let place = error.place().filter(|p| p.stage == Stage::Validating)?;
-        graph.ops.iter().position(|op| place.op.as_deref() == Some(op_text(op).as_str()))
     }
 
     /// Makes one binary of the graphs in `out` (with the IR backend: a .dlc of one graph). A file that is there is
@@ -416,7 +412,6 @@ impl Worker {
     /// Where the process was, and what it printed.
     fn last_words(&self, names: Names<'_>) -> (Place, VendorLog) {
         let Some(link) = &self.link else { return (Place::default(), VendorLog::default()) };
-        const TAIL: u64 = 16 << 10;
         let len = link.output.metadata().map_or(0, |m| m.len());
         let mut text = vec![0; len.min(TAIL) as usize];
         let _ = link.output.read_exact_at(&mut text, len.saturating_sub(TAIL));
@@ -465,6 +460,12 @@ fn library_path(lib_dir: &Path) -> std::ffi::OsString {
         path.push(old);
     }
     path
+}
+
+/// Index of the op at which validation ended.
+fn last_op(error: &WorkerError, graph: &QnnGraph) -> Option<usize> {
+    let place = error.place().filter(|p| p.stage == Stage::Validating)?;
+    graph.ops.iter().position(|op| place.op.as_deref() == Some(op_text(op).as_str()))
 }
 
 fn op_text(op: &super::graph::QnnOp) -> String {
@@ -538,6 +539,6 @@ fn read_outputs<'a>(
 pub fn inspect_binary(lib_dir: &Path, binary: &Path) -> Result<BinaryInfo, WorkerError> {
     let absolute = std::path::absolute(binary)
         .map_err(|source| WorkerError::File { what: format!("reading {}", binary.display()), source })?;
-    let options = WorkerOptions::new(lib_dir, Backend::System).timeout(Duration::from_mins(1));
+    let options = WorkerOptions::new(lib_dir, Backend::System).timeout(Duration::from_secs(60));
     Worker::spawn(options)?.inspect(&absolute)
 }

@@ -12,6 +12,8 @@ use crate::ir::DataType;
 
 /// Bytes that are made at a time.
 const PIECE: usize = 2 << 20;
+/// Rows that are gathered together: their neighbours in the source share cache lines.
+const BAND: usize = 64;
 
 /// Why the elements of a static tensor cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -252,7 +254,6 @@ impl<'a> Elements<'a> {
             }
             return out;
         }
-        const BAND: usize = 64;
         for (band, bases) in out.chunks_mut(BAND * row_len * N).zip(bases.chunks(BAND)) {
             for i in 0..row_len {
                 for (r, &base) in bases.iter().enumerate() {

@@ -95,7 +95,7 @@ fn byte_len(t: &TensorInfo) -> Result<usize, Fault> {
     t.dims
         .iter()
         .try_fold(t.dtype.size(), |a, &d| a.checked_mul(d as usize))
-        .filter(|&n| n <= u32::MAX as usize)
+        .filter(|&n| u32::try_from(n).is_ok())
         .ok_or_else(|| Fault::request(format!("tensor `{}` is too large", t.name)))
 }
 

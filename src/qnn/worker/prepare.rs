@@ -62,19 +62,15 @@ pub fn prepare(
     }
     tracker.at(Stage::Serialising, graphs.len().saturating_sub(1), 0);
     let begin = Instant::now();
-    match output {
-        Some(file) => {
-            let size = context.binary_size()?;
-            let mut map = MappedMut::whole(file, size).map_err(|e| Fault::file("writing the binary", &e))?;
-            let written = context.binary(map.bytes())?;
-            drop(map);
-            file.set_len(written).map_err(|e| Fault::file("writing the binary", &e))?;
-            reply.binary_bytes = written;
-        }
-        None => {
-            let meta = std::fs::metadata(out).map_err(|e| Fault::file(&format!("reading {}", out.display()), &e))?;
-            reply.binary_bytes = meta.len();
-        }
+    if let Some(file) = output {
+        let failed = |e: std::io::Error| Fault::file("writing the binary", &e);
+        let mut map = MappedMut::whole(file, context.binary_size()?).map_err(failed)?;
+        reply.binary_bytes = context.binary(map.bytes())?;
+        drop(map);
+        file.set_len(reply.binary_bytes).map_err(failed)?;
+    } else {
+        let meta = std::fs::metadata(out).map_err(|e| Fault::file(&format!("reading {}", out.display()), &e))?;
+        reply.binary_bytes = meta.len();
     }
     reply.serialise_us = begin.elapsed().as_micros() as u64;
     Ok(reply)
