@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, each thin over the library. Exit codes are in [`qnnc::Error::exit_code`];
 //! besides those, 0 is clean and 1 is the gate's no.
 
+mod compile;
 mod out;
 mod progress;
 mod sdk;
@@ -20,12 +21,16 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   qnnc sdk install --accept-license                 fetch the vendor's runtime, once
+  qnnc compile model.onnx --soc sm8650 -o out/      compile for a Snapdragon 8 Gen 3
+  qnnc compile model.onnx --soc sm8650 -o out/ --max-cpu-nodes 0
+                                                    fail when a node does not go onto the NPU
   qnnc sdk doctor                                   what is wrong with the installation
 
 Exit codes: 0 clean, 1 the gate said no, 2 wrong input, 3 runtime or environment, 4 the vendor's backend failed";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Compile(compile::Compile),
     Sdk(sdk::Sdk),
 }
 
@@ -33,6 +38,7 @@ enum Command {
 type Run = Result<u8, qnnc::Error>;
 
 const CLEAN: u8 = 0;
+const GATE: u8 = 1;
 
 pub fn main() -> ExitCode {
     run(std::env::args_os())
@@ -48,6 +54,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Compile(command) => command.run(),
         Command::Sdk(command) => command.run(),
     };
     match result {

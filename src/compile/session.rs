@@ -35,7 +35,7 @@ pub struct Outcome {
 /// # Errors
 /// The user's input, the environment, or the vendor's backend; nothing is written then.
 pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, Error> {
-    let soc = find_soc(&options.soc).map_err(|e| Error::input(e.to_string()))?;
+    let soc = find_soc(&options.soc)?;
     let stem = stem(&options.model)?;
     let mut bundle = Bundle::create(&options.out, &stem)?;
     if !options.model.exists() {

@@ -2,9 +2,10 @@
 
 use super::install::{find_pip, free_bytes};
 use super::ort::find_ort;
-use super::{OPTIONAL, REQUIRED, SdkError, Source, cache_dir, find, library, release};
+use super::{OPTIONAL, REQUIRED, SdkError, Source, answers, cache_dir, find, library, release};
 use crate::Error;
 use crate::error::reason;
+use crate::qnn::Backend;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -81,6 +82,7 @@ pub fn diagnose(version: Option<&str>, ort: Option<&Path>) -> Diagnosis {
                 );
             }
             libraries(&mut d, &sdk);
+            backends(&mut d, &sdk);
         }
         Err(error) => {
             d.fail("runtime", error);
@@ -168,6 +170,24 @@ fn libraries(d: &mut Diagnosis, sdk: &super::Sdk) {
         match library::check_elf(&path) {
             Ok(()) => d.add(name, Status::Ok, "there", None),
             Err(what) => d.add(name, Status::Warning, what, Some("install the runtime again".to_owned())),
+        }
+    }
+}
+
+/// Needed ones that do not answer are failures; the CPU backend is optional.
+fn backends(d: &mut Diagnosis, sdk: &super::Sdk) {
+    for backend in answers::BACKENDS {
+        if !sdk.has(backend.library()) {
+            continue;
+        }
+        let name = format!("{} backend", backend.name());
+        match answers::ask(sdk, backend) {
+            Ok(answer) => d.add(&name, Status::Ok, answer, None),
+            Err(error) => {
+                let error = Error::from(error);
+                let status = if backend == Backend::Cpu { Status::Warning } else { Status::Failed };
+                d.add(&name, status, error.to_string(), Some(answers::help(&error.to_string())));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! that the worker loads under the cache folder; `QNN_SDK_ROOT` points to a full SDK instead. [`find`] only looks at
 //! names, sizes and build ids: no library is loaded in this process.
 
+mod answers;
 pub mod doctor;
 mod error;
 pub mod install;
