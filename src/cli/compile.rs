@@ -7,6 +7,7 @@ use clap::Args;
 use qnnc::options::{Backend, CompileOptions, parse_dim, parse_input_shape};
 use qnnc::tables::soc::find_soc;
 use qnnc::{Error, sdk};
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,7 +112,8 @@ impl Compile {
             Format::Text => {
                 let mut text = qnnc::report::text::render(report);
                 for file in &outcome.files {
-                    text.push_str(&format!("wrote {}\n", file.display()));
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(text, "wrote {}", file.display());
                 }
                 out::print(&text)?;
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Long enough for a slow disk; a library that does not come back at all is reported.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// SM8650, which every tested release knows.
 const SOC: u32 = 57;
 
