@@ -216,7 +216,7 @@ fn lower_hard_sigmoid(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     elementwise::need_float(cx, 0)?;
     let (a, b) = hard_sigmoid_factors(cx.attrs());
     let params = [("operation", Param::u32(2)), ("alpha", Param::f32(a)), ("beta", Param::f32(b))];
-    elementwise::lower_op(cx, "ElementWiseNeuron", &[0], 5, &params)
+    elementwise::lower_op(cx, "ElementWiseNeuron", &[0], 4, &params)
 }
 
 /// `max(x, 0) + log(1 + exp(-|x|))`. The HTP's own softplus is 0 below -20 and NaN at -100 (QAIRT 2.47).

@@ -138,16 +138,21 @@ pub(super) fn convert(
         }
         Group::Byte => {
             // The HTP's Cast saturates. What a float out of range becomes is not defined by ONNX.
-            let low = if a == Group::Float {
-                int
-            } else {
-                let modulus = cx.i32_constant(&[1], &[256]);
-                compose::binary(cx, "ElementWiseMod", int, modulus)
-            };
+            let low = if a == Group::Float { int } else { low_byte(cx, int) };
             cx.cast(low, QnnType::UINT_8)
         }
         Group::Short => return Err(no_cast(from, to)),
     })
+}
+
+/// `t` modulo 256. The validator crashes on a Mod of rank 5 (QAIRT 2.47), so the axes are merged.
+fn low_byte(cx: &mut LowerCx<'_, '_>, t: TensorId) -> TensorId {
+    let dims = cx.dims(t);
+    let flat = elementwise::up_to_rank_4(&dims);
+    let t = cx.reshape(t, &flat);
+    let modulus = cx.i32_constant(&[1], &[256]);
+    let y = compose::binary(cx, "ElementWiseMod", t, modulus);
+    cx.reshape(y, &dims)
 }
 
 /// A tensor of an integer type as INT_32, for ops that the HTP has for that type only. uint32 values above the range of

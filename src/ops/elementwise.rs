@@ -249,6 +249,25 @@ pub(super) fn merge_axes(
     Ok(reshaped.collect())
 }
 
+/// Dims with the leading axes merged so that there are at most four.
+pub(super) fn up_to_rank_4(dims: &[u32]) -> Vec<u32> {
+    let Some(extra) = dims.len().checked_sub(4).filter(|&n| n > 0) else {
+        return dims.to_vec();
+    };
+    let (head, tail) = dims.split_at(extra + 1);
+    let mut flat = vec![head.iter().product()];
+    flat.extend(tail);
+    flat
+}
+
+/// An elementwise op of one operand, of any rank, that the HTP has for up to four axes.
+pub(super) fn unary_any_rank(cx: &mut LowerCx<'_, '_>, op: &str, t: TensorId) -> TensorId {
+    let dims = cx.dims(t);
+    let t = cx.reshape(t, &up_to_rank_4(&dims));
+    let y = compose::unary(cx, op, t);
+    cx.reshape(y, &dims)
+}
+
 /// Refuses integer types whose values and results INT_32 does not hold; those of uint8 wrap when converted back.
 pub(super) fn need_signed(cx: &LowerCx<'_, '_>, dtype: DataType) -> Result<(), Refusal> {
     if matches!(dtype, DataType::I32 | DataType::I64 | DataType::U8) {

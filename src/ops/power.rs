@@ -89,7 +89,7 @@ fn special(cx: &mut LowerCx<'_, '_>, x: TensorId, n: f64) -> TensorId {
         return compose::unary(cx, "ElementWiseRsqrt", x);
     }
     if n.fract() != 0.0 {
-        let root = square_root(cx, x);
+        let root = elementwise::unary_any_rank(cx, "ElementWiseSquareRoot", x);
         return if n < 1.0 { root } else { compose::mul(cx, x, root) };
     }
     if n > 0.0 {
@@ -100,15 +100,6 @@ fn special(cx: &mut LowerCx<'_, '_>, x: TensorId, n: f64) -> TensorId {
     let (dtype, dims) = (cx.qnn_type(x), cx.dims(x));
     let inverse = cx.op_to("ElementWiseDivide", &[one, x], dtype, &dims, &[]);
     repeated(cx, inverse, -n as u32)
-}
-
-/// The square root of a tensor of any rank; the HTP's takes rank up to 4.
-fn square_root(cx: &mut LowerCx<'_, '_>, x: TensorId) -> TensorId {
-    let dims = cx.dims(x);
-    let flat = if dims.len() > 4 { vec![dims.iter().product()] } else { dims.clone() };
-    let t = cx.reshape(x, &flat);
-    let y = compose::unary(cx, "ElementWiseSquareRoot", t);
-    cx.reshape(y, &dims)
 }
 
 /// `x^n` for `n` of 1 or more, by squaring.
