@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::movement::{carried, dims_u32, merged, offsets, take, whole};
 use super::{FoldCx, InferCx, OpDef, OpError, invalid, normalise_axis};
-use crate::ir::{DataType, Dim, Shape, Tensor, ValueType, show_shape};
+use crate::ir::{Dim, Shape, Tensor, ValueType, show_shape};
 use crate::lower::{LowerCx, Refusal};
 use crate::qnn::graph::{Param, QnnType, TensorId};
 
@@ -377,6 +377,7 @@ fn refuse_sequence(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::DataType;
     use crate::ops::testing::{node, op_types, param, ramp};
 
     #[test]

@@ -117,16 +117,13 @@ fn lower_gather(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         ranges[at] = [first as i32, (first + (count - 1) * step + 1) as i32, step as i32];
         cx.op_to("StridedSlice", &[x], carrier, &out, &[("ranges", Param::triples(&ranges))])
     } else {
-        let index = match &constant {
-            Some(v) => {
-                let v: Vec<i32> = v.iter().map(|&i| i as i32).collect();
-                cx.i32_constant(&[count as u32], &v)
-            }
-            None => {
-                let t = cx.ordered(1, &Layout::identity(index_shape.len()))?;
-                let t = cx.reshape(t, &[count as u32]);
-                wrapped_index(cx, 1, t, shape[axis])?
-            }
+        let index = if let Some(v) = &constant {
+            let v: Vec<i32> = v.iter().map(|&i| i as i32).collect();
+            cx.i32_constant(&[count as u32], &v)
+        } else {
+            let t = cx.ordered(1, &Layout::identity(index_shape.len()))?;
+            let t = cx.reshape(t, &[count as u32]);
+            wrapped_index(cx, 1, t, shape[axis])?
         };
         cx.op_to("Gather", &[x, index], carrier, &out, &[("axis", Param::i32(at as i32))])
     };
@@ -242,8 +239,8 @@ fn infer_nd(cx: &mut InferCx<'_>) -> Result<(), OpError> {
         return invalid("input 0 is a scalar");
     }
     let (batch, k) = nd_form(cx.node.attrs.int_or("batch_dims", 0), t.shape.len(), &index)?;
-    for a in 0..batch {
-        if let (Some(x), Some(y)) = (t.shape[a].known(), index[a].known())
+    for (a, (d, i)) in t.shape.iter().zip(&index).take(batch).enumerate() {
+        if let (Some(x), Some(y)) = (d.known(), i.known())
             && x != y
         {
             return invalid(format!("batch dimension {a} is {x} in input 0 and {y} in the indices"));

@@ -44,6 +44,7 @@ mod power;
 mod quantize;
 mod random;
 mod range_onehot;
+mod rearrange;
 mod reduce;
 mod registry;
 mod reshape;

@@ -37,6 +37,7 @@ const FAMILIES: &[&[OpDef]] = &[
     super::shape_constant::OPS,
     super::range_onehot::OPS,
     super::topk_argmax::OPS,
+    super::rearrange::OPS,
     super::rnn::OPS,
     super::attention::OPS,
     super::control_flow::OPS,

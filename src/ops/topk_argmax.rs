@@ -242,7 +242,6 @@ fn without(layout: &Layout, axis: usize) -> Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::ops::testing::{node, op_types};
 
     #[test]
