@@ -17,6 +17,7 @@ pub mod emit;
 pub mod error;
 pub mod finding;
 pub mod infer;
+pub mod inspect;
 pub mod ir;
 pub mod lower;
 pub mod onnx;

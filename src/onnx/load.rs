@@ -92,7 +92,17 @@ pub fn load_bytes(path: &Path, bytes: Bytes) -> Result<Model, LoadError> {
     read(path, bytes).map_err(|fault| LoadError { path: path.to_path_buf(), fault: Box::new(fault) })
 }
 
-fn read(path: &Path, bytes: Bytes) -> Result<Model, Fault> {
+/// Decodes the model file at `path` and reads nothing of it: no tensor, no type, no external data.
+///
+/// # Errors
+/// A file that is not an ONNX model with a graph.
+pub fn decode(path: &Path) -> Result<ModelProto, LoadError> {
+    let fail = |fault| LoadError { path: path.to_path_buf(), fault: Box::new(fault) };
+    let bytes = map(path).map_err(|e| fail(Fault::io(e)))?;
+    decode_bytes(bytes).map_err(fail)
+}
+
+fn decode_bytes(bytes: Bytes) -> Result<ModelProto, Fault> {
     if bytes.is_empty() {
         return Err(Fault::Empty);
     }
@@ -100,9 +110,15 @@ fn read(path: &Path, bytes: Bytes) -> Result<Model, Fault> {
     let len = bytes.len();
     let proto = ModelProto::decode(bytes)
         .map_err(|e| foreign(&head).unwrap_or_else(|| Fault::Damaged { len, detail: decoding(&e) }))?;
-    let ModelProto { graph: Some(graph), .. } = proto else {
+    if proto.graph.is_none() {
         return Err(foreign(&head).unwrap_or(Fault::NoGraph));
-    };
+    }
+    Ok(proto)
+}
+
+fn read(path: &Path, bytes: Bytes) -> Result<Model, Fault> {
+    let proto = decode_bytes(bytes)?;
+    let ModelProto { graph: Some(graph), .. } = proto else { return Err(Fault::NoGraph) };
 
     let (opsets, mut findings) = imports(&proto.opset_import);
     check_versions(&opsets, &proto.functions)?;

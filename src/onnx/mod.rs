@@ -18,6 +18,6 @@ mod types;
 mod write;
 
 pub use error::{Fault, LoadError};
-pub use load::{Model, NEWEST_OPSET, OLDEST_OPSET, QuantAnnotation, load, load_bytes};
-pub use types::TypeFault;
+pub use load::{Model, NEWEST_OPSET, OLDEST_OPSET, QuantAnnotation, decode, load, load_bytes};
+pub use types::{TypeFault, type_text};
 pub use write::{DataFile, Header, WriteError, encode, write};

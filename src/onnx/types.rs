@@ -129,6 +129,11 @@ fn split_outside(text: &str, at: char) -> Option<Vec<&str>> {
     (depth == 0).then_some(out)
 }
 
+/// The type of the value `name` for people; `?` where the model does not say or what it says cannot be read.
+pub fn type_text(proto: &TypeProto, name: &str) -> String {
+    text(proto, name, false, DEPTH).unwrap_or_else(|_| "?".into())
+}
+
 fn text(proto: &TypeProto, name: &str, own_params: bool, depth: usize) -> Result<String, TypeFault> {
     let inner = |t: &Option<Box<TypeProto>>| match t {
         Some(t) if depth > 0 => text(t, name, own_params, depth - 1),

@@ -8,19 +8,25 @@ mod feed;
 mod npy;
 mod reference;
 mod report;
+mod runner;
 
 pub use compare::{Difference, compare};
 pub use feed::{InputSpec, generate, load_inputs};
 pub use npy::{NpyError, read_npy};
 pub use reference::Reference;
 pub use report::{OutputReport, VerifyReport};
+pub use runner::{Compiled, CpuRunner, HtpRunner};
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::Error;
+use crate::compile;
 use crate::ir::Tensor;
+use crate::options::CompileOptions;
 use crate::progress::{Event, Progress};
+use crate::sdk::{self, Sdk};
 
 /// A tensor with the name of the model's input or output that it is for.
 pub type Named = (String, Tensor);
@@ -92,4 +98,58 @@ pub fn run(
         })
         .collect();
     Ok(VerifyReport::new(options, runner.name(), reference.version(), outputs, constant))
+}
+
+/// Compiles the model into a folder that is removed afterwards, and verifies what came out on the HTP emulation.
+///
+/// # Errors
+/// As [`compile::run`] and [`run`]; a model that is not wholly one partition on the NPU (2).
+pub fn run_model(
+    options: &VerifyOptions,
+    compile: &CompileOptions,
+    progress: Progress<'_>,
+) -> Result<VerifyReport, Error> {
+    // A missing reference is said before the long part.
+    sdk::ort::find_ort(options.ort.as_deref())?;
+    let folder = tempfile::tempdir().map_err(|e| Error::environment(format!("no temporary folder: {e}")))?;
+    let compile = CompileOptions { out: folder.path().join("bundle"), ..compile.clone() };
+    let outcome = compile::run(&compile, progress)?;
+    let gate = &outcome.placement.gate;
+    if !gate.passed {
+        return Err(Error::input(format!("there is nothing to verify: {}", gate.failures.join("; "))));
+    }
+    let is_model = |p: &&PathBuf| p.to_string_lossy().ends_with(".ctx.onnx");
+    let Some(context) = outcome.files.iter().find(is_model) else {
+        return Err(Error::input("there is nothing to verify: no context model was written"));
+    };
+    let off: Vec<&str> = outcome.placement.off_npu().map(|n| n.name.as_str()).take(5).collect();
+    if !off.is_empty() || outcome.placement.partitions.len() != 1 {
+        let message = format!(
+            "only models that are wholly one partition on the NPU are verified; this one has {} partitions",
+            outcome.placement.partitions.len()
+        );
+        return Err(Error::input(if off.is_empty() {
+            message
+        } else {
+            format!("{message} and leaves nodes to the CPU: {}", off.join(", "))
+        }));
+    }
+    run_context(options, context, &sdk::find(compile.sdk.as_deref())?, compile.timeout, progress)
+}
+
+/// Verifies a bundle that is there already: the `.ctx.onnx` at `context` against the model of `options`.
+///
+/// # Errors
+/// As [`run`] and [`Compiled::open`].
+pub fn run_context(
+    options: &VerifyOptions,
+    context: &Path,
+    sdk: &Sdk,
+    timeout: Duration,
+    progress: Progress<'_>,
+) -> Result<VerifyReport, Error> {
+    let compiled = Compiled::open(context)?;
+    let (inputs, names) = (compiled.inputs.clone(), compiled.output_names());
+    let mut runner = HtpRunner::start(compiled, sdk, timeout)?;
+    run(options, &inputs, &names, &mut runner, progress)
 }
