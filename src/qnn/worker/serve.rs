@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use super::execute;
-use super::ffi::{System, Vendor, take_log};
+use super::ffi::{System, Vendor, WATCHER, drop_zero_pages, take_log};
 use super::inspect;
 use super::prepare::prepare;
 use super::state::{Capture, Fault, Tracker};
@@ -29,6 +29,17 @@ struct Libraries {
     system: Option<System>,
 }
 
+/// What is done while there is nothing else to do, each once.
+#[derive(Clone, Copy, Debug)]
+enum Chore {
+    WarmUp,
+    Shrink,
+}
+
+impl Chore {
+    const ALL: [Self; 2] = [Self::WarmUp, Self::Shrink];
+}
+
 /// The exit code: 0 when the parent hung up, 1 when there was no parent to talk to.
 pub fn run() -> i32 {
     let Ok(socket) = rustix::io::dup(rustix::stdio::stdin()).map(UnixStream::from) else { return 1 };
@@ -44,8 +55,13 @@ pub fn run() -> i32 {
     let mut capture = Capture::default();
     let mut libraries = Libraries { hello, started: None, system: None };
     let mut failed = libraries.start(&mut tracker).err();
+    let mut chores = Chore::ALL.iter();
     loop {
         tracker.at(Stage::Idle, 0, 0);
+        while failed.is_none() && !has_request(&socket) {
+            let Some(chore) = chores.next() else { break };
+            libraries.do_chore(*chore);
+        }
         let Ok((request, files)) = receive::<Request>(&socket) else { return 0 };
         let files: Vec<File> = files.into_iter().map(File::from).collect();
         let answer = match failed.take() {
@@ -69,6 +85,12 @@ pub fn run() -> i32 {
     }
 }
 
+/// Has the parent said something that was not read yet?
+fn has_request(socket: &UnixStream) -> bool {
+    let mut fds = [rustix::event::PollFd::new(socket, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 /// Ends the process when the parent is gone, even in the middle of a call into the library.
 fn end_with_the_parent(socket: &UnixStream) {
     let Ok(socket) = socket.try_clone() else { return };
@@ -83,7 +105,7 @@ fn end_with_the_parent(socket: &UnixStream) {
         }
     };
     // Without the thread the worker still ends at its next message.
-    let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(watch);
+    let _ = std::thread::Builder::new().name(WATCHER.into()).stack_size(64 << 10).spawn(watch);
 }
 
 impl Libraries {
@@ -112,6 +134,18 @@ impl Libraries {
         let device_us = begin.elapsed().as_micros() as u64;
         self.started = Some(Started { backend: hello.backend, vendor, load_us, device_us });
         Ok(())
+    }
+
+    /// Uses the time until the next request.
+    fn do_chore(&self, chore: Chore) {
+        let Some(started) = self.started.as_ref().filter(|s| s.backend == Backend::Htp) else { return };
+        match chore {
+            Chore::WarmUp => {
+                started.vendor.warm_up();
+                started.vendor.free_dropped();
+            }
+            Chore::Shrink => drop_zero_pages(),
+        }
     }
 
     fn load_system(&mut self) -> Result<(), Fault> {
