@@ -54,6 +54,7 @@ mod scatter;
 mod shape_constant;
 mod slice;
 mod softmax;
+mod spatial;
 #[cfg(test)]
 // Tests fail by panicking, and not every family uses every helper.
 #[allow(dead_code, clippy::unwrap_used, clippy::panic)]

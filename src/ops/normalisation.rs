@@ -1,4 +1,243 @@
-use super::OpDef;
+//! Normalisations by statistics that are given (BatchNormalization) or taken per channel (instance, group).
+
+use super::elementwise_unary::infer_same;
+use super::{InferCx, OpDef, OpError, compose, conv, invalid, spatial};
+use crate::ir::{Dim, show_shape};
+use crate::lower::{Layout, LowerCx, Refusal};
+use crate::qnn::graph::{Param, TensorId};
 
 /// The rows of this family.
-pub const OPS: &[OpDef] = &[];
+pub const OPS: &[OpDef] = &[
+    OpDef::new("BatchNormalization", infer_batch).lower(lower_batch),
+    OpDef::new("InstanceNormalization", infer_instance).lower(lower_instance),
+    OpDef::new("GroupNormalization", infer_group).lower(lower_group),
+];
+
+/// Checks that input `i` has one element per channel.
+fn check_channels(cx: &InferCx<'_>, i: usize, what: &str, channels: &Dim) -> Result<(), OpError> {
+    let shape = cx.shape(i)?;
+    match (shape.as_slice(), channels) {
+        ([Dim::Known(n)], Dim::Known(c)) if n != c => invalid(format!("{what} has {n} elements for {c} channels")),
+        ([_], _) => Ok(()),
+        (s, _) => invalid(format!("{what} has shape {}; it must have one axis", show_shape(s))),
+    }
+}
+
+fn channels(shape: &[Dim]) -> Dim {
+    shape.get(1).cloned().unwrap_or(Dim::Known(1))
+}
+
+fn infer_batch(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let t = cx.ty(0)?.clone();
+    let c = channels(&t.shape);
+    for (i, what) in [(1, "scale"), (2, "the bias"), (3, "the mean"), (4, "the variance")] {
+        check_channels(cx, i, what, &c)?;
+    }
+    let statistics = cx.dtype(3)?;
+    for i in 1..cx.out.len() {
+        cx.set(i, statistics, vec![c.clone()]);
+    }
+    cx.set(0, t.dtype, t.shape);
+    Ok(())
+}
+
+/// `x` (channel last, any rank) `* scale + shift` per channel.
+pub(super) fn affine(cx: &mut LowerCx<'_, '_>, x: TensorId, scale: TensorId, shift: TensorId) -> TensorId {
+    let (dims, dtype) = (cx.dims(x), cx.qnn_type(x));
+    cx.op_to("Batchnorm", &[x, scale, shift], dtype, &dims, &[])
+}
+
+/// Is `v` a number that a 16-bit float holds?
+fn fits(v: f64) -> bool {
+    v.is_finite() && v.abs() <= 65504.0
+}
+
+fn lower_batch(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    conv::check_float(cx, 0)?;
+    let attrs = cx.attrs();
+    if attrs.int_or("training_mode", 0) != 0 || (cx.version() < 7 && attrs.int_or("is_test", 0) == 0) {
+        return Err(Refusal::form("attribute training_mode is 1: statistics would be taken from the batch")
+            .fix("export the model in evaluation mode"));
+    }
+    if let Some(i) = (1..cx.node.outputs.len()).find(|&i| cx.wants(i)) {
+        return Err(Refusal::form(format!("output {i} of BatchNormalization is read, which exists only in training")));
+    }
+    let shape = cx.shape(0)?;
+    let Some(&c) = shape.get(1) else {
+        return Err(Refusal::form(format!("BatchNormalization of an input of rank {}", shape.len())));
+    };
+    let epsilon = attrs.float_or("epsilon", 1e-5);
+    let (scale, shift) = if (1..5).all(|i| cx.constant(i).is_some()) {
+        folded_statistics(cx, f64::from(epsilon), c)?
+    } else {
+        let (gamma, beta, mean, variance) = (cx.input(1)?, cx.input(2)?, cx.input(3)?, cx.input(4)?);
+        let e = cx.float_scalar(epsilon);
+        let floor = compose::add(cx, variance, e);
+        let inverse = compose::unary(cx, "ElementWiseRsqrt", floor);
+        let scale = compose::mul(cx, gamma, inverse);
+        let moved = compose::mul(cx, mean, scale);
+        (scale, compose::sub(cx, beta, moved))
+    };
+    let layout = Layout::channel_last(shape.len());
+    let mut x = cx.ordered(0, &layout)?;
+    let physical: Vec<u32> = layout.apply(&shape).iter().map(|&d| d as u32).collect();
+    x = if physical.len() > 4 {
+        // Batchnorm takes up to four axes, and only the channel matters.
+        let space = physical[1..physical.len() - 1].iter().product();
+        cx.reshape(x, &[physical[0], 1, space, c as u32])
+    } else if cx.dims(x).last() == Some(&(c as u32)) && cx.dims(x).len() <= 4 {
+        x
+    } else {
+        cx.reshape(x, &physical)
+    };
+    let y = affine(cx, x, scale, shift);
+    spatial::give_channel_last(cx, 0, y)
+}
+
+/// Scale and shift per channel, computed in 64 bits from constant statistics.
+fn folded_statistics(cx: &mut LowerCx<'_, '_>, epsilon: f64, c: usize) -> Result<(TensorId, TensorId), Refusal> {
+    let mut inputs = vec![];
+    for (i, what) in [(1, "scale"), (2, "B"), (3, "input_mean"), (4, "input_var")] {
+        let values = cx.need_constant(i, what)?.to_f64s().filter(|v| v.len() == c);
+        inputs.push(values.ok_or_else(|| Refusal::form(format!("{what} does not have one number per channel")))?);
+    }
+    let (mut scales, mut shifts) = (vec![], vec![]);
+    for i in 0..c {
+        let scale = inputs[0][i] / (inputs[3][i] + epsilon).sqrt();
+        let shift = inputs[1][i] - inputs[2][i] * scale;
+        if !fits(scale) || !fits(shift) {
+            return Err(Refusal::form(format!(
+                "channel {i} is scaled by {scale} and shifted by {shift}, beyond the range of 16-bit floats (65504)"
+            )));
+        }
+        scales.push(scale as f32);
+        shifts.push(shift as f32);
+    }
+    Ok((cx.float_constant(&[c as u32], &scales), cx.float_constant(&[c as u32], &shifts)))
+}
+
+fn infer_instance(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let t = cx.ty(0)?;
+    if t.shape.len() < 3 {
+        return invalid(format!("the input has shape {}; it must have rank 3 or more", show_shape(&t.shape)));
+    }
+    let c = channels(&t.shape);
+    check_channels(cx, 1, "scale", &c)?;
+    check_channels(cx, 2, "the bias", &c)?;
+    infer_same(cx)
+}
+
+/// Input 0 as `[N, 1, space, C]`: what matters to statistics over all of space.
+fn flat_space(cx: &mut LowerCx<'_, '_>) -> Result<TensorId, Refusal> {
+    let shape = cx.shape(0)?;
+    if shape.len() < 3 {
+        return Err(Refusal::form(format!("the input has rank {}; 3 or more is needed", shape.len())));
+    }
+    let x = cx.ordered(0, &Layout::channel_last(shape.len()))?;
+    if cx.dims(x).len() == 4 && cx.dims(x)[0] == shape[0] as u32 && cx.dims(x)[3] == shape[1] as u32 {
+        return Ok(x);
+    }
+    let dims = if let [n, c, h, w] = shape[..] {
+        [n, h, w, c]
+    } else {
+        [shape[0], 1, shape[2..].iter().product(), shape[1]]
+    };
+    Ok(cx.reshape(x, &dims.map(|d| d as u32)))
+}
+
+fn lower_instance(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    conv::check_float(cx, 0)?;
+    let epsilon = cx.attrs().float_or("epsilon", 1e-5);
+    let x = flat_space(cx)?;
+    let (gamma, beta) = (cx.input(1)?, cx.input(2)?);
+    let (dims, dtype) = (cx.dims(x), cx.qnn_type(x));
+    let y = cx.op_to(
+        "InstanceNorm",
+        &[x, gamma, beta],
+        dtype,
+        &dims,
+        &[
+            ("epsilon", Param::f32(epsilon)),
+            ("mode", Param::u32(0)),
+            ("normalize_variance", Param::bool(true)),
+            ("region", Param::u32(0)),
+        ],
+    );
+    spatial::give_channel_last(cx, 0, y)
+}
+
+fn infer_group(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let t = cx.ty(0)?;
+    if t.shape.len() < 3 {
+        return invalid(format!("the input has shape {}; it must have rank 3 or more", show_shape(&t.shape)));
+    }
+    let c = channels(&t.shape);
+    let Some(groups) = cx.node.attrs.int("num_groups") else {
+        return invalid("attribute num_groups is required");
+    };
+    if groups < 1 || c.known().is_some_and(|c| c % groups != 0) {
+        return invalid(format!("{c} channels do not divide into {groups} groups"));
+    }
+    // Opset 18 scales by group, opset 21 by channel.
+    let wanted = if cx.node.version < 21 { Dim::Known(groups) } else { c };
+    for (i, what) in [(1, "scale"), (2, "bias")] {
+        match (cx.shape(i)?.as_slice(), &wanted) {
+            ([Dim::Known(n)], Dim::Known(w)) if n != w => {
+                return invalid(format!("{what} has {n} elements, {w} are needed in opset {}", cx.node.version));
+            }
+            _ => {}
+        }
+    }
+    infer_same(cx)
+}
+
+fn lower_group(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    conv::check_float(cx, 0)?;
+    let groups = cx.attrs().int_or("num_groups", 1);
+    let epsilon = cx.attrs().float_or("epsilon", 1e-5);
+    let channels = cx.shape(0)?.get(1).copied().unwrap_or(1);
+    let mut parameters = vec![];
+    for i in [1, 2] {
+        parameters.push(per_channel(cx, i, channels)?);
+    }
+    let x = flat_space(cx)?;
+    let y = group_norm(cx, x, parameters[0], parameters[1], groups as u32, epsilon);
+    spatial::give_channel_last(cx, 0, y)
+}
+
+/// Input `i` with one element per channel; one per group is repeated.
+fn per_channel(cx: &mut LowerCx<'_, '_>, i: usize, channels: usize) -> Result<TensorId, Refusal> {
+    let n = cx.shape(i)?.iter().product::<usize>().max(1);
+    if n == channels {
+        return cx.input(i);
+    }
+    let repeat = channels / n;
+    if cx.constant(i).is_some() {
+        let values = cx.need_floats(i, "scale or bias")?;
+        let all: Vec<f32> = values.iter().flat_map(|&v| std::iter::repeat_n(v, repeat)).collect();
+        return Ok(cx.float_constant(&[channels as u32], &all));
+    }
+    let t = cx.input(i)?;
+    let column = cx.reshape(t, &[n as u32, 1]);
+    let wide = compose::tile(cx, column, &[1, repeat as u32]);
+    Ok(cx.reshape(wide, &[channels as u32]))
+}
+
+/// GroupNorm of `x`, channel last, rank 4.
+pub(super) fn group_norm(
+    cx: &mut LowerCx<'_, '_>,
+    x: TensorId,
+    gamma: TensorId,
+    beta: TensorId,
+    groups: u32,
+    epsilon: f32,
+) -> TensorId {
+    let (dims, dtype) = (cx.dims(x), cx.qnn_type(x));
+    cx.op_to(
+        "GroupNorm",
+        &[x, gamma, beta],
+        dtype,
+        &dims,
+        &[("epsilon", Param::f32(epsilon)), ("group", Param::u32(groups))],
+    )
+}

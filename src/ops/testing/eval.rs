@@ -2,6 +2,8 @@
 
 use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnType, Scalar, StaticData, TensorKind};
 
+mod spatial;
+
 /// Row-major elements of one tensor.
 #[derive(Clone, Debug)]
 struct Array {
@@ -113,6 +115,9 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
     if let Some(f) = binary(op) {
         return vec![each(out, |i| f(at(x, &i), at(&ins[1], &i)))];
     }
+    if let Some(y) = spatial::apply(op, ins, outs) {
+        return vec![y];
+    }
     vec![match op.op_type.as_str() {
         "Reshape" => x.data.clone(),
         "Cast" => x
@@ -157,10 +162,19 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
         }
         "Pad" => {
             let pads = list(op, "pad_amount");
-            assert_eq!(scalar(op, "scheme"), Some(0.0), "only constant padding is evaluated");
+            let scheme = scalar(op, "scheme").unwrap() as u32;
             let fill = scalar(op, "pad_constant_value").unwrap_or(0.0);
             each(out, |i| {
-                let src: Vec<i64> = i.iter().enumerate().map(|(k, &j)| j as i64 - pads[2 * k]).collect();
+                let mut src: Vec<i64> = i.iter().enumerate().map(|(k, &j)| j as i64 - pads[2 * k]).collect();
+                for (s, &d) in src.iter_mut().zip(&x.dims) {
+                    let last = d as i64 - 1;
+                    match scheme {
+                        2 if *s < 0 => *s = -*s,
+                        2 if *s > last => *s = 2 * last - *s,
+                        3 => *s = (*s).clamp(0, last),
+                        _ => {}
+                    }
+                }
                 let inside = src.iter().zip(&x.dims).all(|(&s, &d)| s >= 0 && s < d as i64);
                 if inside { at(x, &src.iter().map(|&s| s as usize).collect::<Vec<_>>()) } else { fill }
             })
