@@ -37,10 +37,10 @@ enum Auto {
 
 /// One spatial axis: the output is elements `cut .. cut + out` of the full result of `full` elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Cut {
-    before: i64,
-    out: i64,
-    full: i64,
+pub(super) struct Cut {
+    pub before: i64,
+    pub out: i64,
+    pub full: i64,
 }
 
 impl Form {
@@ -185,42 +185,68 @@ fn dense(t: &Tensor, group: usize) -> Option<Tensor> {
     Tensor::from_raw(t.dtype(), to, out.into())
 }
 
-/// A transposed convolution ready to be emitted: `x` is channel last with two or three spatial axes.
-pub(super) struct Transposed<'a> {
+/// A transposed convolution ready to be emitted.
+pub(super) struct Transposed {
+    /// Channel last, with two or three spatial axes.
     pub x: TensorId,
-    /// `[k..., C, M/group]`
+    /// `[k..., C, M/group]`, with as many spatial axes.
     pub weights: TensorId,
-    pub strides: &'a [u32],
-    /// Elements cut before and after.
-    pub cuts: &'a [[u32; 2]],
+    /// Per spatial axis of the model: a lone one gets an axis of size 1 before it.
+    pub strides: Vec<u32>,
+    pub cuts: Vec<Cut>,
     pub group: u32,
 }
 
-impl Transposed<'_> {
-    pub fn emit(self, cx: &mut LowerCx<'_, '_>, bias: Option<TensorId>) -> TensorId {
-        let (xd, wd) = (cx.dims(self.x), cx.dims(self.weights));
-        let n = self.strides.len();
+impl Transposed {
+    /// Emits the QNN ops; the result is channel last.
+    pub fn emit(self, cx: &mut LowerCx<'_, '_>, bias: Option<TensorId>) -> Result<TensorId, Refusal> {
+        let Self { x, weights, mut strides, cuts, group } = self;
+        let (xd, wd) = (cx.dims(x), cx.dims(weights));
+        let (mut amount, mut beyond) = (vec![], vec![]);
+        for (i, c) in cuts.iter().enumerate() {
+            if c.before >= c.full {
+                return Err(Refusal::form(format!("pads cut all {} elements of spatial axis {i}", c.full)));
+            }
+            let after = c.full - c.before - c.out;
+            amount.push([c.before as u32, after.max(0) as u32]);
+            beyond.push([0, (-after).max(0) as u32]);
+        }
+        if cuts.len() == 1 {
+            strides.insert(0, 1);
+            amount.insert(0, [0, 0]);
+            beyond.insert(0, [0, 0]);
+        }
+        let n = strides.len();
         let mut dims = vec![xd[0]];
         for i in 0..n {
-            let full = (xd[1 + i] - 1) * self.strides[i] + wd[i];
-            dims.push(full - self.cuts[i][0] - self.cuts[i][1]);
+            dims.push((xd[1 + i] - 1) * strides[i] + wd[i] - amount[i][0] - amount[i][1]);
+            // A stride that is never taken may be larger than what the backend holds.
+            if xd[1 + i] == 1 {
+                strides[i] = 1;
+            }
         }
-        dims.push(wd[n + 1] * self.group);
-        let mut inputs = vec![self.x, self.weights];
-        inputs.extend(bias);
-        let op = if n == 2 { "TransposeConv2d" } else { "TransposeConv3d" };
-        let dtype = cx.qnn_type(self.x);
-        cx.op_to(
-            op,
+        dims.push(wd[n + 1] * group);
+        let extends = beyond.iter().any(|b| b[1] > 0);
+        let mut inputs = vec![x, weights];
+        inputs.extend(bias.filter(|_| !extends));
+        let dtype = cx.qnn_type(x);
+        let y = cx.op_to(
+            if n == 2 { "TransposeConv2d" } else { "TransposeConv3d" },
             &inputs,
             dtype,
             &dims,
-            &[
-                ("stride", Param::u32s(self.strides)),
-                ("pad_amount", Param::pairs(self.cuts)),
-                ("group", Param::u32(self.group)),
-            ],
-        )
+            &[("stride", Param::u32s(&strides)), ("pad_amount", Param::pairs(&amount)), ("group", Param::u32(group))],
+        );
+        if !extends {
+            return Ok(y);
+        }
+        beyond.insert(0, [0, 0]);
+        beyond.push([0, 0]);
+        let y = spatial::pad_constant(cx, y, &beyond, 0.0);
+        Ok(match bias {
+            Some(b) => compose::add(cx, y, b),
+            None => y,
+        })
     }
 }
 
@@ -232,12 +258,11 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let dims: Vec<Dim> = kernel.iter().map(|&d| d.into()).collect();
     let form = Form::read(cx.attrs(), &dims).map_err(as_refusal)?;
     let mut group = group_of(cx.attrs()).map_err(as_refusal)? as usize;
-    let n = shape.len() - 2;
     let order: Vec<usize> = (2..kernel.len()).chain([0, 1]).collect();
     let dilations: Vec<usize> = form.dilations.iter().map(|&d| d as usize).collect();
     let dilated = dilations.iter().any(|&d| d > 1);
     // Groups of TransposeConv3d give wrong numbers on the HTP (2.47).
-    let to_dense = n == 3 && group > 1;
+    let to_dense = shape.len() == 5 && group > 1;
     let weights = if dilated || to_dense {
         let Some(t) = cx.constant(1) else {
             return Err(Refusal::form(format!("dilations {dilations:?}, group {group} and run-time weights"))
@@ -245,7 +270,8 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         };
         let t = if dilated { spread(t, &dilations) } else { Some(t.clone()) };
         let t = t.and_then(|t| if to_dense { dense(&t, group) } else { Some(t) });
-        let t = t.ok_or_else(|| Refusal::form(format!("weights of {group} groups spread by {dilations:?} are too large")))?;
+        let t =
+            t.ok_or_else(|| Refusal::form(format!("weights of {group} groups spread by {dilations:?} are too large")))?;
         if to_dense {
             group = 1;
         }
@@ -257,39 +283,7 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let bias = if cx.has(2) { Some(cx.input(2)?) } else { None };
 
     let cuts: Vec<Cut> = shape[2..].iter().enumerate().map(|(i, &s)| form.cut(i, s as i64)).collect();
-    let mut strides: Vec<u32> = form.strides.iter().map(|&s| s as u32).collect();
-    // A stride that is never taken may be larger than what the backend holds.
-    for (s, &size) in strides.iter_mut().zip(&shape[2..]) {
-        if size == 1 {
-            *s = 1;
-        }
-    }
-    let mut amount = vec![];
-    let mut beyond = vec![];
-    for (i, c) in cuts.iter().enumerate() {
-        if c.before >= c.full {
-            return Err(Refusal::form(format!("pads cut all {} elements of spatial axis {i}", c.full)));
-        }
-        let after = c.full - c.before - c.out;
-        amount.push([c.before as u32, after.max(0) as u32]);
-        beyond.push([0, (-after).max(0) as u32]);
-    }
-    if n == 1 {
-        strides.insert(0, 1);
-        amount.insert(0, [0, 0]);
-        beyond.insert(0, [0, 0]);
-    }
-    let extends = beyond.iter().any(|b| b[1] > 0);
-    let inner_bias = if extends { None } else { bias };
-    let mut y =
-        Transposed { x, weights, strides: &strides, cuts: &amount, group: group as u32 }.emit(cx, inner_bias);
-    if extends {
-        beyond.insert(0, [0, 0]);
-        beyond.push([0, 0]);
-        y = spatial::pad_constant(cx, y, &beyond, 0.0);
-        if let Some(b) = bias {
-            y = compose::add(cx, y, b);
-        }
-    }
+    let strides: Vec<u32> = form.strides.iter().map(|&s| s as u32).collect();
+    let y = Transposed { x, weights, strides, cuts, group: group as u32 }.emit(cx, bias)?;
     spatial::give_channel_last(cx, 0, y)
 }

@@ -50,8 +50,7 @@ fn infer_space_to_depth(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     let [n, c, h, w] = t.shape.as_slice() else {
         return invalid(format!("the input has shape {}; it must have rank 4", show_shape(&t.shape)));
     };
-    let shape =
-        vec![n.clone(), c.mul(&Dim::Known(b * b)), quotient("the height", h, b)?, quotient("the width", w, b)?];
+    let shape = vec![n.clone(), c.mul(&Dim::Known(b * b)), quotient("the height", h, b)?, quotient("the width", w, b)?];
     cx.set(0, t.dtype, shape);
     Ok(())
 }

@@ -28,6 +28,7 @@ mod elementwise_binary;
 mod elementwise_unary;
 mod gather;
 mod grid;
+mod layer_norm;
 mod lrn;
 mod matmul;
 mod misc;

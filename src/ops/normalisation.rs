@@ -96,15 +96,16 @@ fn lower_batch(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 
 /// Scale and shift per channel, computed in 64 bits from constant statistics.
 fn folded_statistics(cx: &mut LowerCx<'_, '_>, epsilon: f64, c: usize) -> Result<(TensorId, TensorId), Refusal> {
-    let mut inputs = vec![];
-    for (i, what) in [(1, "scale"), (2, "B"), (3, "input_mean"), (4, "input_var")] {
+    let per_channel = |i: usize, what: &str| {
         let values = cx.need_constant(i, what)?.to_f64s().filter(|v| v.len() == c);
-        inputs.push(values.ok_or_else(|| Refusal::form(format!("{what} does not have one number per channel")))?);
-    }
+        values.ok_or_else(|| Refusal::form(format!("{what} does not have one number per channel")))
+    };
+    let (gamma, beta) = (per_channel(1, "scale")?, per_channel(2, "B")?);
+    let (mean, variance) = (per_channel(3, "input_mean")?, per_channel(4, "input_var")?);
     let (mut scales, mut shifts) = (vec![], vec![]);
-    for i in 0..c {
-        let scale = inputs[0][i] / (inputs[3][i] + epsilon).sqrt();
-        let shift = inputs[1][i] - inputs[2][i] * scale;
+    for (i, ((g, b), (m, v))) in gamma.iter().zip(&beta).zip(mean.iter().zip(&variance)).enumerate() {
+        let scale = g / (v + epsilon).sqrt();
+        let shift = b - m * scale;
         if !fits(scale) || !fits(shift) {
             return Err(Refusal::form(format!(
                 "channel {i} is scaled by {scale} and shifted by {shift}, beyond the range of 16-bit floats (65504)"
@@ -137,11 +138,8 @@ fn flat_space(cx: &mut LowerCx<'_, '_>) -> Result<TensorId, Refusal> {
     if cx.dims(x).len() == 4 && cx.dims(x)[0] == shape[0] as u32 && cx.dims(x)[3] == shape[1] as u32 {
         return Ok(x);
     }
-    let dims = if let [n, c, h, w] = shape[..] {
-        [n, h, w, c]
-    } else {
-        [shape[0], 1, shape[2..].iter().product(), shape[1]]
-    };
+    let dims =
+        if let [n, c, h, w] = shape[..] { [n, h, w, c] } else { [shape[0], 1, shape[2..].iter().product(), shape[1]] };
     Ok(cx.reshape(x, &dims.map(|d| d as u32)))
 }
 

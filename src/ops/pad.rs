@@ -33,13 +33,16 @@ fn per_axis<T: Clone>(pads: &[T], axes: Option<&[i64]>, rank: usize, zero: &T) -
         None => (0..rank).collect(),
         Some(a) => {
             normalise_axes(a, rank, "axes")?;
-            a.iter()
-                .map(|&a| normalise_axis(a, rank).map_err(OpError::Invalid))
-                .collect::<Result<_, _>>()?
+            a.iter().map(|&a| normalise_axis(a, rank).map_err(OpError::Invalid)).collect::<Result<_, _>>()?
         }
     };
     if pads.len() != 2 * axes.len() {
-        return invalid(format!("pads has {} values, {} are needed for {} axes", pads.len(), 2 * axes.len(), axes.len()));
+        return invalid(format!(
+            "pads has {} values, {} are needed for {} axes",
+            pads.len(),
+            2 * axes.len(),
+            axes.len()
+        ));
     }
     let mut out = vec![[zero.clone(), zero.clone()]; rank];
     for (i, &a) in axes.iter().enumerate() {

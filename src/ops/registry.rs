@@ -18,6 +18,7 @@ const FAMILIES: &[&[OpDef]] = &[
     super::reduce::OPS,
     super::softmax::OPS,
     super::normalisation::OPS,
+    super::layer_norm::OPS,
     super::matmul::OPS,
     super::einsum::OPS,
     super::conv::OPS,

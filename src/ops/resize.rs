@@ -53,9 +53,7 @@ impl Form {
         let mode = match attrs.str_or("mode", "nearest") {
             "nearest" => Interpolation::Nearest(nearest),
             "linear" | "bilinear" => Interpolation::Linear { antialias, exclude_outside },
-            "cubic" => {
-                Interpolation::Cubic { a: attrs.float_or("cubic_coeff_a", -0.75), antialias, exclude_outside }
-            }
+            "cubic" => Interpolation::Cubic { a: attrs.float_or("cubic_coeff_a", -0.75), antialias, exclude_outside },
             other => return invalid(format!("attribute mode is {other:?}; it is nearest, linear or cubic")),
         };
         let coordinates = match attrs.str_or("coordinate_transformation_mode", "half_pixel") {
@@ -106,7 +104,7 @@ fn scaled_dim(d: &Dim, scale: f32) -> Dim {
         d if inverse.fract() == 0.0 => {
             d.floor_div(&Dim::Known(inverse as i64)).unwrap_or_else(|| Dim::symbol(format!("floor(({d})*{scale})")))
         }
-        d => Dim::symbol(format!("floor(({d})*{scale})")),
+        Dim::Expr(_) => Dim::symbol(format!("floor(({d})*{scale})")),
     }
 }
 
@@ -172,7 +170,9 @@ fn infer(cx: &mut InferCx<'_>) -> Result<(), OpError> {
                 let sizes = cx.need_ints(3)?;
                 let from: Option<Vec<i64>> = axes.iter().map(|&a| t.shape[a].known().filter(|&n| n > 0)).collect();
                 let Some(from) = from else {
-                    return Err(OpError::DataDependent("the input sizes, whose aspect ratio is kept, are not known".into()));
+                    return Err(OpError::DataDependent(
+                        "the input sizes, whose aspect ratio is kept, are not known".into(),
+                    ));
                 };
                 let scale = common_scale(policy, &sizes, &from);
                 for (&a, &n) in axes.iter().zip(&from) {

@@ -5,6 +5,7 @@ use crate::lower::{Lowering, Refusal, Target};
 use crate::ops::{self, FoldCx, InferCx, OpError, OutFact};
 use crate::qnn::graph::{Param, QnnGraph, QnnType};
 
+mod cases;
 mod eval;
 
 pub use eval::evaluate;

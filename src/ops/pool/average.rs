@@ -28,8 +28,7 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 /// How many elements each window of an axis counts: those of the input, or of the input and its padding. What a last
 /// ragged window sees beyond that never counts.
 fn counts(a: &Axis, include_pad: bool) -> Vec<usize> {
-    let (low, high) =
-        if include_pad { (-(a.before as i64), (a.size + a.after) as i64) } else { (0, a.size as i64) };
+    let (low, high) = if include_pad { (-(a.before as i64), (a.size + a.after) as i64) } else { (0, a.size as i64) };
     (0..a.out)
         .map(|o| {
             let start = (o * a.stride) as i64 - a.before as i64;

@@ -52,8 +52,11 @@ fn maximum(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: Vec<Axis>) -> TensorId {
     let dilated = axes.iter().any(|a| a.dilation > 1 && a.kernel > 1);
     let even = axes.iter().any(|a| a.kernel % 2 == 0);
     let beyond = axes.iter().any(|a| a.before >= a.kernel || a.used_after() >= a.kernel);
-    let (x, axes) =
-        if padded && (dilated || axes.len() == 3 || even || beyond) { spatial::pad_first(cx, x, &axes, LOWEST) } else { (x, axes) };
+    let (x, axes) = if padded && (dilated || axes.len() == 3 || even || beyond) {
+        spatial::pad_first(cx, x, &axes, LOWEST)
+    } else {
+        (x, axes)
+    };
     let dims = cx.dims(x);
     if dilated {
         return (0..axes.len()).fold(x, |t, i| along(cx, t, i + 1, &axes[i]));
@@ -71,7 +74,8 @@ fn maximum(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: Vec<Axis>) -> TensorId {
         planes
     } else {
         let columns = cx.reshape(planes, &[batch, depth, inner, channels]);
-        let across = Axis { size: inner as usize, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, out: inner as usize };
+        let across =
+            Axis { size: inner as usize, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, out: inner as usize };
         pool2d(cx, columns, &[axes[0], across])
     };
     cx.reshape(y, &spatial::out_dims(batch, &axes, channels))

@@ -94,8 +94,7 @@ impl Axis {
         let positions = (0..self.out).map(|i| self.position(coordinates, i));
         let last = self.size as i64 - 1;
         if let Interpolation::Nearest(rule) = mode {
-            let index: Vec<u32> =
-                positions.map(|x| nearest(x, rule, self.scale).clamp(0, last) as u32).collect();
+            let index: Vec<u32> = positions.map(|x| nearest(x, rule, self.scale).clamp(0, last) as u32).collect();
             let keeps = self.out == self.size && index.iter().enumerate().all(|(i, &j)| i == j as usize);
             return if keeps { Plan::Keep } else { Plan::Pick(index) };
         }
@@ -175,7 +174,7 @@ impl Plan {
     pub fn repeats(&self, size: usize, out: usize) -> Option<u32> {
         match self {
             Self::Keep => Some(1),
-            Self::Pick(index) if size > 0 && out % size == 0 => {
+            Self::Pick(index) if size > 0 && out.is_multiple_of(size) => {
                 let factor = out / size;
                 index.iter().enumerate().all(|(i, &j)| j as usize == i / factor).then_some(factor as u32)
             }

@@ -87,7 +87,8 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     if cropped && !real {
         return Err(Refusal::form(format!("extrapolation of {}", cx.dtype(0)?)));
     }
-    if real && !cropped && (native_nearest(cx, &plans, &from, &to)? || native_interpolation(cx, &form, &axes, &plans)?) {
+    if real && !cropped && (native_nearest(cx, &plans, &from, &to)? || native_interpolation(cx, &form, &axes, &plans)?)
+    {
         return Ok(());
     }
     let layout = cx.any_layout(0)?;
@@ -114,12 +115,7 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 }
 
 /// Whole-number growth of spatial axes is pixel repetition, which ResizeNearestNeighbor does.
-fn native_nearest(
-    cx: &mut LowerCx<'_, '_>,
-    plans: &[Plan],
-    from: &[usize],
-    to: &[usize],
-) -> Result<bool, Refusal> {
+fn native_nearest(cx: &mut LowerCx<'_, '_>, plans: &[Plan], from: &[usize], to: &[usize]) -> Result<bool, Refusal> {
     let rank = from.len();
     if !(3..=5).contains(&rank) || plans[..2].iter().any(|p| *p != Plan::Keep) {
         return Ok(false);
@@ -169,15 +165,10 @@ fn repeat(cx: &mut LowerCx<'_, '_>, x: TensorId, rows: u32, columns: u32) -> Ten
 }
 
 /// The HTP's Resize is exact for images in the usual coordinate modes, when scales are the quotients of sizes.
-fn native_interpolation(
-    cx: &mut LowerCx<'_, '_>,
-    form: &Form,
-    axes: &[Axis],
-    plans: &[Plan],
-) -> Result<bool, Refusal> {
+fn native_interpolation(cx: &mut LowerCx<'_, '_>, form: &Form, axes: &[Axis], plans: &[Plan]) -> Result<bool, Refusal> {
     let (interpolation, antialias) = match form.mode {
         Interpolation::Linear { antialias, .. } => (1, antialias),
-        Interpolation::Cubic { a, antialias, exclude_outside: false } if a == -0.75 => (2, antialias),
+        Interpolation::Cubic { a: -0.75, antialias, exclude_outside: false } => (2, antialias),
         _ => return Ok(false),
     };
     let [_, _, h, w] = axes else { return Ok(false) };
@@ -187,9 +178,7 @@ fn native_interpolation(
         Coordinates::Asymmetric => 3,
         Coordinates::TfHalfPixel | Coordinates::Crop => return Ok(false),
     };
-    let plain = |a: &Axis| {
-        a.out > 1 && (a.is_quotient() || transformation == 2) && !(antialias && a.scale < 1.0)
-    };
+    let plain = |a: &Axis| a.out > 1 && (a.is_quotient() || transformation == 2) && !(antialias && a.scale < 1.0);
     if plans[..2].iter().any(|p| *p != Plan::Keep) || !plain(h) || !plain(w) {
         return Ok(false);
     }
@@ -224,16 +213,9 @@ fn weigh(cx: &mut LowerCx<'_, '_>, t: TensorId, at: usize, weights: &[f32], out:
 }
 
 /// `value` wherever one of the axes is outside.
-fn extrapolate(
-    cx: &mut LowerCx<'_, '_>,
-    t: TensorId,
-    layout: &Layout,
-    outside: &[Vec<bool>],
-    value: f32,
-) -> TensorId {
+fn extrapolate(cx: &mut LowerCx<'_, '_>, t: TensorId, layout: &Layout, outside: &[Vec<bool>], value: f32) -> TensorId {
     let per_axis = layout.apply(outside);
-    let dims: Vec<u32> =
-        per_axis.iter().map(|o| if o.iter().any(|&b| b) { o.len() as u32 } else { 1 }).collect();
+    let dims: Vec<u32> = per_axis.iter().map(|o| if o.iter().any(|&b| b) { o.len() as u32 } else { 1 }).collect();
     let mut inside = vec![true];
     for (o, &d) in per_axis.iter().zip(&dims) {
         inside = inside.iter().flat_map(|&i| o[..d as usize].iter().map(move |&b| i && !b)).collect();

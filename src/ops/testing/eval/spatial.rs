@@ -14,6 +14,7 @@ pub(super) fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>]) -> Option<Ve
             let src: Vec<usize> = i.iter().zip(&x.dims).zip(out).map(|((&p, &d), &o)| p * d / o).collect();
             at(x, &src)
         }),
+        "Resize" => resize(op, x, out),
         "DepthToSpace" | "SpaceToDepth" => blocks(op, x, out),
         "Batchnorm" => each(out, |i| {
             let c = i[i.len() - 1];
@@ -159,6 +160,42 @@ fn pool(op: &QnnOp, x: &Array, out: &[usize]) -> Vec<f64> {
         } else {
             seen.iter().sum::<f64>() / seen.len() as f64
         }
+    })
+}
+
+/// Interpolation of images: linear or cubic, edges repeated.
+fn resize(op: &QnnOp, x: &Array, out: &[usize]) -> Vec<f64> {
+    let p = |n: &str| scalar(op, n).unwrap() as u32;
+    let cubic = p("interpolation_mode") == 2;
+    let weight = |d: f64| {
+        let d = d.abs();
+        match (cubic, d) {
+            (false, _) => (1.0 - d).max(0.0),
+            (true, d) if d <= 1.0 => (1.25 * d - 2.25) * d * d + 1.0,
+            (true, d) if d < 2.0 => ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0,
+            _ => 0.0,
+        }
+    };
+    let taps = |i: usize, from: usize, to: usize| -> Vec<(usize, f64)> {
+        let (i, n, m) = (i as f64, from as f64, to as f64);
+        let at = match p("transformation_mode") {
+            0 => (i + 0.5) * n / m - 0.5,
+            2 => i * (n - 1.0) / (m - 1.0),
+            3 => i * n / m,
+            other => panic!("transformation_mode {other} is not evaluated"),
+        };
+        (at.floor() as i64 - 2..at.floor() as i64 + 4)
+            .map(|k| (k.clamp(0, from as i64 - 1) as usize, weight(k as f64 - at)))
+            .collect()
+    };
+    each(out, |i| {
+        let mut sum = 0.0;
+        for (r, v) in taps(i[1], x.dims[1], out[1]) {
+            for (c, w) in taps(i[2], x.dims[2], out[2]) {
+                sum += v * w * at(x, &[i[0], r, c, i[3]]);
+            }
+        }
+        sum
     })
 }
 
