@@ -2,11 +2,9 @@
 
 use super::progress::Drawing;
 use super::sdk::{Format, Licence};
-use super::{CLEAN, GATE, Run, out};
+use super::{CLEAN, GATE, Run, install_if_missing, out};
 use clap::Args;
 use qnnc::options::{Backend, CompileOptions, parse_dim, parse_input_shape};
-use qnnc::tables::soc::find_soc;
-use qnnc::{Error, sdk};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,13 +92,7 @@ impl Compile {
         let drawing = Drawing::new(self.quiet);
         let progress = |event: qnnc::progress::Event<'_>| drawing.show(event);
         if self.install_sdk {
-            // What is cheap to check comes before a download.
-            find_soc(&self.target.soc)?;
-            std::fs::metadata(&self.model).map_err(|e| Error::unreadable(&self.model, &e))?;
-            if sdk::find(self.target.sdk.as_deref()).is_err() {
-                let version = self.target.sdk.as_deref().unwrap_or(sdk::DEFAULT_VERSION);
-                sdk::install::install(version, self.licence.accept, &progress)?;
-            }
+            install_if_missing(&self.model, &self.target, self.licence, &progress)?;
         }
         let (format, quiet) = (self.format, self.quiet);
         let outcome = qnnc::compile::run(&self.options(), &progress)?;
@@ -122,21 +114,40 @@ impl Compile {
     }
 
     fn options(self) -> CompileOptions {
+        let options = CompileOptions {
+            max_cpu_nodes: self.max_cpu_nodes,
+            allow_approximate: self.allow_approximate,
+            ..CompileOptions::new(self.model, "", self.out)
+        };
+        self.shapes.onto(self.target.onto(options))
+    }
+}
+
+impl Target {
+    pub fn soc(&self) -> &str {
+        &self.soc
+    }
+
+    pub fn sdk(&self) -> Option<&str> {
+        self.sdk.as_deref()
+    }
+
+    /// `options` for this target.
+    pub fn onto(self, options: CompileOptions) -> CompileOptions {
         let mut backends: Vec<Backend> = Vec::new();
-        for backend in self.target.backends {
+        for backend in self.backends {
             if !backends.contains(&backend) {
                 backends.push(backend);
             }
         }
-        CompileOptions {
-            backends,
-            dims: self.shapes.dims,
-            input_shapes: self.shapes.input_shapes,
-            max_cpu_nodes: self.max_cpu_nodes,
-            sdk: self.target.sdk,
-            timeout: self.target.backend_timeout.unwrap_or(CompileOptions::DEFAULT_TIMEOUT),
-            allow_approximate: self.allow_approximate,
-            ..CompileOptions::new(self.model, self.target.soc, self.out)
-        }
+        let timeout = self.backend_timeout.unwrap_or(options.timeout);
+        CompileOptions { soc: self.soc, backends, sdk: self.sdk, timeout, ..options }
+    }
+}
+
+impl Shapes {
+    /// `options` with these shapes.
+    pub fn onto(self, options: CompileOptions) -> CompileOptions {
+        CompileOptions { dims: self.dims, input_shapes: self.input_shapes, ..options }
     }
 }

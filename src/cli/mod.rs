@@ -2,12 +2,16 @@
 //! besides those, 0 is clean and 1 is the gate's no.
 
 mod compile;
+mod inspect;
 mod out;
 mod progress;
 mod sdk;
+mod verify;
 
 use clap::{Parser, Subcommand};
+use qnnc::tables::soc::find_soc;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Puts ONNX models onto Qualcomm NPUs (HTP), and says why an op does not go there.
@@ -24,6 +28,8 @@ Examples:
   qnnc compile model.onnx --soc sm8650 -o out/      compile for a Snapdragon 8 Gen 3
   qnnc compile model.onnx --soc sm8650 -o out/ --max-cpu-nodes 0
                                                     fail when a node does not go onto the NPU
+  qnnc verify model.onnx --soc sm8650               compare with ONNX Runtime
+  qnnc inspect out/model.bin                        what is inside
   qnnc sdk doctor                                   what is wrong with the installation
 
 Exit codes: 0 clean, 1 the gate said no, 2 wrong input, 3 runtime or environment, 4 the vendor's backend failed";
@@ -31,6 +37,8 @@ Exit codes: 0 clean, 1 the gate said no, 2 wrong input, 3 runtime or environment
 #[derive(Debug, Subcommand)]
 enum Command {
     Compile(compile::Compile),
+    Verify(verify::Verify),
+    Inspect(inspect::Inspect),
     Sdk(sdk::Sdk),
 }
 
@@ -39,6 +47,22 @@ type Run = Result<u8, qnnc::Error>;
 
 const CLEAN: u8 = 0;
 const GATE: u8 = 1;
+
+/// For `--install-sdk`: what is cheap to check comes before a download.
+fn install_if_missing(
+    model: &Path,
+    target: &compile::Target,
+    licence: sdk::Licence,
+    progress: qnnc::progress::Progress<'_>,
+) -> Result<(), qnnc::Error> {
+    find_soc(target.soc())?;
+    std::fs::metadata(model).map_err(|e| qnnc::Error::unreadable(model, &e))?;
+    if qnnc::sdk::find(target.sdk()).is_err() {
+        let version = target.sdk().unwrap_or(qnnc::sdk::DEFAULT_VERSION);
+        qnnc::sdk::install::install(version, licence.accept, progress)?;
+    }
+    Ok(())
+}
 
 pub fn main() -> ExitCode {
     run(std::env::args_os())
@@ -55,6 +79,8 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match cli.command {
         Command::Compile(command) => command.run(),
+        Command::Verify(command) => command.run(),
+        Command::Inspect(command) => command.run(),
         Command::Sdk(command) => command.run(),
     };
     match result {

@@ -41,7 +41,17 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     if !options.model.exists() {
         return Err(Error::input(format!("cannot read {}: no such file", options.model.display())));
     }
+    if !options.backends.contains(&crate::options::Backend::Htp) {
+        return Err(Error::input("nothing can be compiled without the htp backend").help("--backends htp"));
+    }
+    if let Some(other) = options.backends.iter().find(|b| **b != crate::options::Backend::Htp) {
+        progress(Event::Note(&format!("no node is placed on the {other} backend: this version places on htp alone")));
+    }
     let sdk = sdk::find(options.sdk.as_deref())?;
+    if !soc.known_to(&sdk.version) {
+        let text = format!("{} needs QAIRT {} or newer, and this is {}", soc.describe(), soc.since, sdk.version);
+        return Err(Error::input(text).help("take a newer one: qnnc sdk install --version 2.51, and --sdk 2.51"));
+    }
     // The library is large: it loads while the model is read.
     let mut htp = Htp::start(&sdk, soc, options.timeout)?;
     progress(Event::Stage("reading"));
