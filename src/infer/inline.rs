@@ -35,7 +35,7 @@ fn branch(graph: &Graph, id: NodeId) -> Option<&'static str> {
         return None;
     }
     let condition = graph.value(node.input(0)?).data.as_ref()?.scalar_f64()?;
-    let name = if condition != 0.0 { "then_branch" } else { "else_branch" };
+    let name = if condition == 0.0 { "else_branch" } else { "then_branch" };
     let body = node.attrs.graph(name)?;
     let fits = body.captured.len() == node.captures.len() && body.outputs.len() >= node.outputs.len();
     (fits && body.inputs.is_empty()).then_some(name)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::splice::{NodeNames, Splice, identity, provenance};
-use crate::ir::{DataType, Graph, Node, NodeId, Tensor, TensorType, ValueId, ValueType};
+use crate::ir::{Graph, Node, NodeId, Tensor, TensorType, ValueId, ValueType};
 
 /// Nodes (of the body, times iterations) up to which a loop is unrolled, unless the caller says otherwise.
 pub const UNROLL_LIMIT: usize = 512;
@@ -67,7 +67,7 @@ fn plan_loop(graph: &Graph, node: &Node, limit: usize) -> Option<Plan> {
     let fits = body.inputs.len() == state.len() + 2
         && body.outputs.len() > state.len()
         && body.captured.len() == node.captures.len()
-        && node.outputs.len() <= body.outputs.len() - 1
+        && node.outputs.len() < body.outputs.len()
         && state.iter().all(|v| is_tensor(graph, *v));
     if !fits {
         return None;
@@ -314,7 +314,7 @@ fn stack(graph: &mut Graph, node: &Node, values: &[ValueId], axis: usize, to: Va
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Attr, Dim, Value};
+    use crate::ir::{Attr, DataType, Dim, Value};
 
     fn named(g: &mut Graph, name: &str) -> ValueId {
         g.add_value(Value { name: name.into(), ..Value::default() })

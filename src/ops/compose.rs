@@ -1,9 +1,8 @@
 //! Small QNN compositions that several op families share. They work on QNN tensors in the model's own axis order, and
 //! take and give tensors of the type in which the graph computes, unless a function says otherwise.
 
-use crate::ir::Tensor;
 use crate::lower::{Layout, LowerCx, Refusal};
-use crate::qnn::graph::{Param, QnnType, StaticData, TensorId};
+use crate::qnn::graph::{Param, QnnType, TensorId};
 
 /// Output `slot` is `t` under the output's own dims.
 pub(crate) fn give(cx: &mut LowerCx<'_, '_>, slot: usize, t: TensorId) -> Result<(), Refusal> {
@@ -171,14 +170,6 @@ pub(crate) fn expand(cx: &mut LowerCx<'_, '_>, t: TensorId, dims: &[u32]) -> Ten
     tile(cx, t, &multiples)
 }
 
-/// The last two axes exchanged.
-pub(crate) fn transpose_last_two(cx: &mut LowerCx<'_, '_>, t: TensorId) -> TensorId {
-    let rank = cx.dims(t).len();
-    let mut perm: Vec<usize> = (0..rank).collect();
-    perm.swap(rank - 1, rank - 2);
-    cx.transpose(t, &perm)
-}
-
 /// The product of two tensors of matrices (rank 2 or more; leading axes broadcast); `transpose_b` if the matrices of
 /// `b` are stored transposed.
 pub(crate) fn matmul(cx: &mut LowerCx<'_, '_>, a: TensorId, b: TensorId, transpose_b: bool) -> TensorId {
@@ -222,11 +213,4 @@ pub(crate) fn fully_connected(
     let y = cx.op_to("FullyConnected", &inputs, dtype, &[rows, out], &[]);
     dims.push(out);
     cx.reshape(y, &dims)
-}
-
-/// A static tensor of whole numbers as booleans.
-pub(crate) fn bool_constant(cx: &mut LowerCx<'_, '_>, dims: &[u32], values: &[bool]) -> TensorId {
-    let shape = dims.iter().map(|&d| d as usize).collect();
-    let tensor = Tensor::from_bools(shape, values);
-    cx.static_tensor(QnnType::BOOL_8, dims, StaticData::Constant { tensor, perm: None })
 }

@@ -61,12 +61,11 @@ fn infer_if(cx: &mut InferCx<'_>) -> Result<(), OpError> {
             return invalid(format!("{name} gives {have} value(s), and the If has {want} output(s)"));
         }
     }
-    let types = match cx.constant(0).and_then(crate::ir::Tensor::scalar_f64) {
-        Some(c) => body_types(cx, if c != 0.0 { then } else { other }, &[]),
-        None => {
-            let (a, b) = (body_types(cx, then, &[]), body_types(cx, other, &[]));
-            a.iter().zip(&b).map(|(a, b)| common(a, b)).collect()
-        }
+    let types = if let Some(c) = cx.constant(0).and_then(crate::ir::Tensor::scalar_f64) {
+        body_types(cx, if c == 0.0 { other } else { then }, &[])
+    } else {
+        let (a, b) = (body_types(cx, then, &[]), body_types(cx, other, &[]));
+        a.iter().zip(&b).map(|(a, b)| common(a, b)).collect()
     };
     for (out, ty) in cx.out.iter_mut().zip(types) {
         out.ty = ty;

@@ -84,25 +84,22 @@ impl Equation {
             }
             operands.push(labels);
         }
-        let output = match right {
-            Some(r) => {
-                let mut out = vec![];
-                for c in term(r, equation)? {
-                    match c {
-                        Some(c) => out.push(number(c)),
-                        None => out.extend(0..spread),
-                    }
+        let output = if let Some(r) = right {
+            let mut out = vec![];
+            for c in term(r, equation)? {
+                match c {
+                    Some(c) => out.push(number(c)),
+                    None => out.extend(0..spread),
                 }
-                out
             }
+            out
+        } else {
             // The implicit output: the ellipsis, then labels that occur once, in alphabetical order.
-            None => {
-                let mut once: Vec<char> = terms.iter().flatten().flatten().copied().collect();
-                once.sort_unstable();
-                let all = once.clone();
-                once.retain(|c| all.iter().filter(|d| *d == c).count() == 1);
-                (0..spread).chain(once.into_iter().map(&mut number)).collect()
-            }
+            let mut once: Vec<char> = terms.iter().flatten().flatten().copied().collect();
+            once.sort_unstable();
+            let all = once.clone();
+            once.retain(|c| all.iter().filter(|d| *d == c).count() == 1);
+            (0..spread).chain(once.into_iter().map(&mut number)).collect()
         };
         let labels = spread + letters.len();
         for (i, l) in output.iter().enumerate() {

@@ -141,13 +141,15 @@ pub(in crate::ops) struct Mask {
     pub(in crate::ops) bias: Vec<TensorId>,
     /// 1 for queries that attend something, 0 for those whose result is zero.
     rows: Option<TensorId>,
+    /// A score per head that takes its share of the probability and belongs to no key.
+    pub(in crate::ops) sink: Option<Vec<f32>>,
 }
 
 impl Mask {
     /// The mask of `known` and run-time conditions: tensors of 0 and 1 that all must be 1 for a key to be attended.
     pub(in crate::ops) fn new(cx: &mut LowerCx<'_, '_>, known: &Known, conditions: &[TensorId]) -> Self {
         let Some((first, rest)) = conditions.split_first() else {
-            return Self { bias: known.bias(cx).into_iter().collect(), rows: known.rows(cx) };
+            return Self { bias: known.bias(cx).into_iter().collect(), rows: known.rows(cx), sink: None };
         };
         let mut all = *first;
         for c in rest.iter().copied().chain(known.ones(cx)) {
@@ -161,7 +163,7 @@ impl Mask {
         bias.extend(additive.bias(cx));
         let last = cx.dims(all).len() - 1;
         let rows = if cx.dims(all)[last] == 1 { all } else { compose::reduce_keep(cx, "ReduceMax", all, &[last]) };
-        Self { bias, rows: Some(rows) }
+        Self { bias, rows: Some(rows), sink: None }
     }
 
     /// A run-time tensor that is added to the scores; what is below [`MASKED`] is as good as that.
@@ -217,7 +219,17 @@ pub(in crate::ops) fn attend(cx: &mut LowerCx<'_, '_>, h: Heads, scale: f32, sof
     for &b in &mask.bias {
         s = compose::add(cx, s, b);
     }
-    let mut probabilities = compose::softmax_last(cx, s);
+    let mut probabilities = match &mask.sink {
+        Some(sink) => {
+            let values: Vec<f32> =
+                (0..batch).flat_map(|_| sink.iter().flat_map(|v| std::iter::repeat_n(*v, queries as usize))).collect();
+            let column = cx.float_constant(&[batch, heads, queries, 1], &values);
+            let s = compose::concat(cx, &[s, column], 3);
+            let p = compose::softmax_last(cx, s);
+            compose::slice(cx, p, 3, 0, keys)
+        }
+        None => compose::softmax_last(cx, s),
+    };
     if let Some(rows) = mask.rows {
         probabilities = compose::mul(cx, probabilities, rows);
     }

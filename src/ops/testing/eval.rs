@@ -133,7 +133,7 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
                 }
             })
             .collect(),
-        "ElementWiseSelect" => each(out, |i| if at(x, &i) != 0.0 { at(&ins[1], &i) } else { at(&ins[2], &i) }),
+        "ElementWiseSelect" => each(out, |i| if at(x, &i) == 0.0 { at(&ins[2], &i) } else { at(&ins[1], &i) }),
         "ReluMinMax" => {
             let (low, high) = (scalar(op, "min_value").unwrap(), scalar(op, "max_value").unwrap());
             x.data.iter().map(|v| v.clamp(low, high)).collect()
