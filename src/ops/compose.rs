@@ -1,8 +1,9 @@
 //! Small QNN compositions that several op families share. They work on QNN tensors in the model's own axis order, and
 //! take and give tensors of the type in which the graph computes, unless a function says otherwise.
 
+use crate::ir::Tensor;
 use crate::lower::{Layout, LowerCx, Refusal};
-use crate::qnn::graph::{Param, QnnType, TensorId};
+use crate::qnn::graph::{Param, QnnType, StaticData, TensorId};
 
 /// Output `slot` is `t` under the output's own dims.
 pub(crate) fn give(cx: &mut LowerCx<'_, '_>, slot: usize, t: TensorId) -> Result<(), Refusal> {
@@ -213,4 +214,11 @@ pub(crate) fn fully_connected(
     let y = cx.op_to("FullyConnected", &inputs, dtype, &[rows, out], &[]);
     dims.push(out);
     cx.reshape(y, &dims)
+}
+
+/// A static tensor of booleans.
+pub(crate) fn bool_constant(cx: &mut LowerCx<'_, '_>, dims: &[u32], values: &[bool]) -> TensorId {
+    let shape = dims.iter().map(|&d| d as usize).collect();
+    let tensor = Tensor::from_bools(shape, values);
+    cx.static_tensor(QnnType::BOOL_8, dims, StaticData::Constant { tensor, perm: None })
 }
