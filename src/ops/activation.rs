@@ -300,3 +300,53 @@ fn lower_gelu(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     }
     unary(cx, "Gelu")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{OneNode, assert_close, node, op_types};
+
+    const X: [f32; 7] = [-30.0, -3.0, -0.5, 0.0, 0.7, 2.0, 30.0];
+
+    fn check(n: impl Fn(OneNode) -> OneNode, op: &str, version: i64, want: &[f64]) {
+        let folded = n(node(op, version).floats(&[7], &X)).fold().unwrap()[0].to_f64s().unwrap();
+        assert_close(&folded, want, 2e-6);
+        let x = X.iter().map(|&v| f64::from(v)).collect();
+        assert_close(&n(node(op, version).float(&[7])).run(&[x])[0], want, 2e-6);
+    }
+
+    #[test]
+    fn values() {
+        let same = |n: OneNode| n;
+        check(same, "Relu", 14, &[0.0, 0.0, 0.0, 0.0, 0.7, 2.0, 30.0]);
+        check(same, "LeakyRelu", 16, &[-0.3, -0.03, -0.005, 0.0, 0.7, 2.0, 30.0]);
+        check(|n| n.real("alpha", 1.0), "ThresholdedRelu", 10, &[0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 30.0]);
+        check(same, "Sigmoid", 13, &[0.0, 0.0474259, 0.3775407, 0.5, 0.6681878, 0.8807971, 1.0]);
+        check(|n| n.real("alpha", 2.0), "Elu", 6, &[-2.0, -1.9004259, -0.7869387, 0.0, 0.7, 2.0, 30.0]);
+        check(same, "Selu", 6, &[-1.7580993, -1.6705687, -0.6917582, 0.0, 0.7354907, 2.101402, 31.52103]);
+        check(|n| n.real("alpha", 2.0), "Celu", 12, &[-1.9999994, -1.5537397, -0.4423984, 0.0, 0.7, 2.0, 30.0]);
+        check(same, "HardSigmoid", 6, &[0.0, 0.0, 0.4, 0.5, 0.64, 0.9, 1.0]);
+        check(same, "Softplus", 1, &[0.0, 0.0485874, 0.474077, std::f64::consts::LN_2, 1.1031861, 2.126928, 30.0]);
+        check(same, "Softsign", 1, &[-0.9677419, -0.75, -0.3333333, 0.0, 0.4117647, 0.6666667, 0.9677419]);
+        check(|n| n.real("lambd", 0.6).real("bias", 0.1), "Shrink", 9, &[-29.9, -2.9, 0.0, 0.0, 0.6, 1.9, 29.9]);
+        check(same, "Mish", 18, &[0.0, -0.1456475, -0.2207438, 0.0, 0.5611483, 1.943959, 30.0]);
+        check(
+            |n| n.text("approximate", "tanh"),
+            "Gelu",
+            20,
+            &[0.0, -0.0036374, -0.1542860, 0.0, 0.5305701, 1.9545977, 30.0],
+        );
+        check(|n| n.real("alpha", 1.5), "Swish", 24, &[0.0, -0.0329608, -0.1604107, 0.0, 0.5185424, 1.9051483, 30.0]);
+    }
+
+    #[test]
+    fn ops() {
+        let ops = |n: OneNode| op_types(&n.lower().unwrap()).join(" ");
+        assert_eq!(ops(node("Gelu", 20).float(&[2])), "Gelu");
+        assert_eq!(ops(node("HardSwish", 14).float(&[2])), "HardSwish");
+        assert_eq!(ops(node("HardSigmoid", 6).float(&[2])), "ElementWiseNeuron");
+        assert_eq!(ops(node("Relu", 14).input(DataType::I32, &[2])), "ElementWiseMaximum");
+        assert!(node("Gelu", 20).float(&[2]).text("approximate", "sin").error().contains("sin"));
+        assert!(node("Celu", 12).float(&[2]).real("alpha", -1.0).refusal().contains("-1"));
+    }
+}

@@ -343,3 +343,90 @@ fn no_bits(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     Err(Refusal::new(codes::NO_LOWERING, format!("the HTP has no {} of integers", cx.node.op_type))
         .fix("use bool tensors with And, Or, Xor"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{OneNode, assert_close, node, op_types, ramp};
+
+    #[test]
+    fn types() {
+        assert_eq!(node("Add", 14).float(&[2, -1, 1]).float(&[3]).types(), ["float32[2, d1, 3]"]);
+        assert_eq!(node("Max", 13).float(&[2, 1]).float(&[3]).float(&[]).types(), ["float32[2, 3]"]);
+        assert!(node("Add", 14).float(&[2]).input(DataType::I64, &[2]).error().contains("input 1 is int64"));
+        assert!(node("Mul", 14).float(&[2, 3]).float(&[2]).error().contains("3 against 2"));
+        assert!(node("PRelu", 16).float(&[2]).float(&[2, 2]).error().contains("slope"));
+        assert!(node("Mod", 13).float(&[2]).float(&[2]).error().contains("fmod must be 1"));
+        assert!(node("BitShift", 11).input(DataType::U8, &[2]).input(DataType::U8, &[2]).error().contains("direction"));
+    }
+
+    #[test]
+    fn shape_arithmetic() {
+        let e = |op: &str, by: i64| {
+            let n = node(op, 13).elements(DataType::I64, &[1], vec![Dim::symbol("n").mul(&Dim::Known(4))]).ints(&[by]);
+            n.infer().unwrap()[0].elements.as_ref().map_or("?".into(), |e| e[0].to_string())
+        };
+        assert_eq!(e("Add", 1), "4*n + 1");
+        assert_eq!(e("Sub", 1), "4*n - 1");
+        assert_eq!(e("Mul", 2), "8*n");
+        assert_eq!(e("Div", 2), "2*n");
+        assert_eq!(e("Div", 3), "floor((4*n)/(3))");
+        assert_eq!(e("Max", 0), "4*n");
+        assert_eq!(e("Min", -1), "-1");
+        assert_eq!(e("Max", 7), "?");
+    }
+
+    #[test]
+    fn values() {
+        let i = |op: &str, a: &[i64], b: &[i64]| node(op, 13).ints(a).ints(b).fold().map(|t| t[0].to_i64s().unwrap());
+        assert_eq!(i("Div", &[-7, 7, 7], &[2, -2, 2]), Some(vec![-3, -3, 3]));
+        assert_eq!(i("Div", &[1], &[0]), None);
+        assert_eq!(i("Mod", &[-7, 7, -7], &[2, -2, -2]), Some(vec![1, -1, -1]));
+        assert_eq!(i("Add", &[i64::MAX], &[1]), Some(vec![i64::MIN]));
+        let fmod = node("Mod", 13).ints(&[-7, 7]).ints(&[2, -2]).int("fmod", 1).fold().unwrap();
+        assert_eq!(fmod[0].to_i64s().unwrap(), [-1, 1]);
+        let f = node("Mod", 13).floats(&[2], &[-4.3, 7.2]).floats(&[2], &[2.1, -3.4]).int("fmod", 1).fold().unwrap();
+        assert_close(&f[0].to_f64s().unwrap(), &[-0.1, 0.4], 1e-6);
+        let m = node("Mean", 13).floats(&[2], &[1.0, 2.0]).floats(&[1], &[4.0]).floats(&[], &[1.0]).fold().unwrap();
+        assert_close(&m[0].to_f64s().unwrap(), &[2.0, 2.3333333], 1e-6);
+        let u8s = |v: &[u8]| Tensor::from_pod(DataType::U8, vec![v.len()], v);
+        let s = node("BitShift", 11).constant(u8s(&[16, 4, 255])).constant(u8s(&[1, 2, 3])).text("direction", "LEFT");
+        assert_eq!(s.fold().unwrap()[0].to_i64s().unwrap(), [32, 16, 248]);
+        let b = node("BitwiseXor", 18).ints(&[6, -1]).ints(&[3, 1]).fold().unwrap();
+        assert_eq!(b[0].to_i64s().unwrap(), [5, -2]);
+    }
+
+    #[test]
+    fn variadic_ops_chain() {
+        let n = node("Sum", 13).float(&[2, 2]).float(&[2]).float(&[1]);
+        assert_eq!(op_types(&n.lower().unwrap()), ["ElementWiseAdd", "ElementWiseAdd"]);
+        assert_close(&n.run(&[ramp(4, 0.0, 1.0), vec![1.0, 2.0], vec![10.0]])[0], &[11.0, 13.0, 13.0, 15.0], 0.0);
+        let n = node("Mean", 13).float(&[2]).float(&[2]);
+        assert_close(&n.run(&[vec![1.0, 2.0], vec![3.0, 5.0]])[0], &[2.0, 3.5], 1e-7);
+        assert_eq!(op_types(&node("Max", 13).float(&[2]).lower().unwrap()), ["Reshape"]);
+        let n = node("Min", 13).input(DataType::I64, &[2]).ints(&[0, 3]).ints(&[2]);
+        assert_close(&n.run(&[vec![5.0, 1.0]])[0], &[0.0, 1.0], 0.0);
+    }
+
+    #[test]
+    fn integers_are_computed_in_32_bits() {
+        let i = |op: &str, d: DataType| node(op, 13).input(d, &[2]).input(d, &[2]);
+        assert_eq!(op_types(&i("Div", DataType::I32).lower().unwrap()), ["ElementWiseDivide"]);
+        let ops = op_types(&i("Add", DataType::U8).lower().unwrap()).join(" ");
+        assert_eq!(ops, "Cast Cast ElementWiseAdd ElementWiseMod Cast");
+        assert!(i("Add", DataType::U32).refusal().contains("uint32"));
+        assert!(i("BitwiseAnd", DataType::I32).refusal().contains("BitwiseAnd"));
+        let n = node("Mod", 13).input(DataType::I32, &[2]).input(DataType::I32, &[2]).int("fmod", 1);
+        assert_eq!(op_types(&n.lower().unwrap()), ["ElementWiseDivide", "ElementWiseMultiply", "ElementWiseSubtract"]);
+        let n = node("Mod", 13).float(&[2]).float(&[2]).int("fmod", 1);
+        assert!(n.refusal().contains("remainder"));
+    }
+
+    #[test]
+    fn slopes_per_channel() {
+        let n: OneNode = node("PRelu", 16).float(&[1, 2, 1, 2]).floats(&[2, 1, 1], &[0.5, 0.25]);
+        assert_eq!(op_types(&n.lower().unwrap()), ["Prelu"]);
+        let f = node("PRelu", 16).floats(&[1, 2, 1, 2], &[-1.0, 2.0, -4.0, 8.0]).floats(&[2, 1, 1], &[0.5, 0.25]);
+        assert_eq!(f.fold().unwrap()[0].to_f64s().unwrap(), [-0.5, 2.0, -1.0, 8.0]);
+    }
+}

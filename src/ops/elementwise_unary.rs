@@ -290,3 +290,72 @@ pub(super) fn erf(x: f64) -> f64 {
     };
     v.copysign(x)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{OneNode, assert_close, node, op_types};
+
+    fn fold(op: &str, x: &[f32]) -> Vec<f64> {
+        node(op, 20).floats(&[x.len()], x).fold().unwrap()[0].to_f64s().unwrap()
+    }
+
+    #[test]
+    fn types() {
+        assert_eq!(node("Exp", 13).float(&[2, -1]).types(), ["float32[2, d1]"]);
+        assert_eq!(node("IsNaN", 13).float(&[2]).types(), ["bool[2]"]);
+        assert!(node("Exp", 13).input(DataType::I32, &[2]).error().contains("float type"));
+        assert!(node("Not", 1).float(&[2]).error().contains("must be bool"));
+    }
+
+    #[test]
+    fn values() {
+        assert_close(&fold("Round", &[0.5, 1.5, -0.5, -2.5, 2.3]), &[0.0, 2.0, 0.0, -2.0, 2.0], 0.0);
+        assert_close(&fold("Sign", &[-2.0, 0.0, 3.0]), &[-1.0, 0.0, 1.0], 0.0);
+        assert_close(&fold("Reciprocal", &[4.0, -0.5]), &[0.25, -2.0], 0.0);
+        let erf = [-0.8427008, 0.0, 0.5204999, 0.9953223, 0.9999779, 1.0];
+        assert_close(&fold("Erf", &[-1.0, 0.0, 0.5, 2.0, 3.0, 7.0]), &erf, 1e-7);
+        let inf = [f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN];
+        assert_close(&fold("IsInf", &inf), &[1.0, 0.0, 1.0, 0.0], 0.0);
+        assert_close(&fold("IsNaN", &inf), &[0.0, 0.0, 0.0, 1.0], 0.0);
+        let n = node("BitwiseNot", 18).constant(Tensor::from_pod(DataType::U8, vec![2], &[0u8, 200]));
+        assert_eq!(n.fold().unwrap()[0].to_i64s().unwrap(), [255, 55]);
+        let n = node("Neg", 13).ints(&[i64::MIN, 5]);
+        assert_eq!(n.fold().unwrap()[0].to_i64s().unwrap(), [i64::MIN, -5]);
+    }
+
+    #[test]
+    fn repeated_elements_stay_one() {
+        let t =
+            Tensor::splat(DataType::F32, vec![1 << 20, 1 << 20], bytes::Bytes::copy_from_slice(&4f32.to_le_bytes()));
+        let y = node("Sqrt", 13).constant(t).fold().unwrap();
+        assert_eq!(y[0].uniform_f64(), Some(2.0));
+    }
+
+    #[test]
+    fn erf_is_close() {
+        let x: Vec<f64> = (-45..=45).map(|i| f64::from(i) / 10.0).collect();
+        let want: Vec<f64> = x.iter().map(|&v| erf(v)).collect();
+        assert_close(&node("Erf", 13).float(&[91]).run(&[x])[0], &want, 6e-5);
+    }
+
+    #[test]
+    fn integers_take_exact_ways() {
+        let i = |op: &str, d: DataType| node(op, 18).input(d, &[3]);
+        let x = [vec![-2.0, 0.0, 7.0]];
+        assert_close(&i("Neg", DataType::I32).run(&x)[0], &[2.0, 0.0, -7.0], 0.0);
+        assert_close(&i("Sign", DataType::I64).run(&x)[0], &[-1.0, 0.0, 1.0], 0.0);
+        assert_close(&i("BitwiseNot", DataType::I32).run(&x)[0], &[1.0, -1.0, -8.0], 0.0);
+        assert_eq!(op_types(&i("Neg", DataType::I32).lower().unwrap()), ["ElementWiseSubtract"]);
+        assert!(i("Neg", DataType::I8).refusal().contains("int8"));
+        assert!(i("Sign", DataType::U32).refusal().contains("uint32"));
+    }
+
+    #[test]
+    fn rank_5_is_merged_for_ops_of_four_axes() {
+        let ops = |n: OneNode| op_types(&n.lower().unwrap()).join(" ");
+        assert_eq!(ops(node("Log", 13).float(&[1, 2, 3, 4, 5])), "Reshape ElementWiseLog Reshape");
+        assert_eq!(ops(node("Exp", 13).float(&[1, 2, 3, 4, 5])), "ElementWiseExp");
+        assert_eq!(ops(node("IsInf", 20).float(&[3])), "Cast IsInf");
+    }
+}

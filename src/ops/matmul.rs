@@ -114,7 +114,7 @@ fn fold_matmul(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
 }
 
 /// Refuses integer products: the HTP multiplies matrices of real numbers only.
-fn need_real(cx: &LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
+pub(super) fn need_real(cx: &LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     let dtype = cx.dtype(0)?;
     if dtype.is_float() {
         return Ok(());
@@ -156,7 +156,7 @@ fn product(cx: &mut LowerCx<'_, '_>, a: usize, b: usize) -> Result<TensorId, Ref
     Ok(compose::matmul(cx, x, w, false))
 }
 
-fn infer_gemm(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+pub(super) fn infer_gemm(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     let (a, b) = (cx.ty(0)?.clone(), cx.ty(1)?.clone());
     for (i, t) in [&a, &b].into_iter().enumerate() {
         if t.shape.len() != 2 {
@@ -251,6 +251,12 @@ fn scaled(t: &Tensor, factor: f32) -> Result<Tensor, Refusal> {
 }
 
 fn lower_gemm(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    let y = gemm(cx)?;
+    compose::give(cx, 0, y)
+}
+
+/// The Gemm of inputs 0 to 2, up to a Reshape.
+pub(super) fn gemm(cx: &mut LowerCx<'_, '_>) -> Result<TensorId, Refusal> {
     need_real(cx, "Gemm")?;
     let g = Gemm::of(cx.attrs());
     let n = cx.out_shape(0)?[1];
@@ -279,8 +285,7 @@ fn lower_gemm(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         let y = compose::matmul(cx, a, b, g.trans_b);
         compose::scale(cx, y, g.alpha)
     };
-    let y = if pending { add_bias(cx, y, g.beta)? } else { y };
-    compose::give(cx, 0, y)
+    if pending { add_bias(cx, y, g.beta) } else { Ok(y) }
 }
 
 /// A constant that broadcasts to every row alike, as one row of `n` numbers.

@@ -118,3 +118,27 @@ pub(super) fn atanh(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         compose::scale(cx, log, 0.5)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{assert_close, node};
+
+    #[test]
+    fn compositions_agree_with_the_functions() {
+        let run = |op: &str, x: &[f64], f: fn(f64) -> f64| {
+            let n = node(op, 9).float(&[x.len() as i64]);
+            let got = n.run(&[x.to_vec()]);
+            assert_close(&got[0], &x.iter().map(|&v| f(v)).collect::<Vec<_>>(), 2e-7);
+        };
+        let inner = [-0.99, -0.5, -0.001, 0.001, 0.3, 0.9];
+        run("Asin", &inner, f64::asin);
+        run("Acos", &inner, f64::acos);
+        run("Atanh", &inner, f64::atanh);
+        let all = [-3.0, -0.5, -0.001, 0.001, 0.3, 2.5];
+        run("Sinh", &all, f64::sinh);
+        run("Cosh", &all, f64::cosh);
+        run("Asinh", &[-1000.0, -3.0, -0.001, 0.5, 1.0, 40000.0], f64::asinh);
+        run("Acosh", &[1.001, 1.5, 2.0, 1000.0, 40000.0], f64::acosh);
+        assert!(node("Tan", 7).float(&[2]).refusal().contains("poles"));
+    }
+}
