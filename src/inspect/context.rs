@@ -25,7 +25,7 @@ pub struct ContextReport {
     pub inputs: Vec<ValueDesc>,
     pub outputs: Vec<ValueDesc>,
     pub contexts: Vec<ContextNode>,
-    /// Ops left to ONNX Runtime's CPU.
+    /// Ops left to ONNX Runtime's CPU; constants are not work.
     pub host_ops: Vec<OpCount>,
     /// The binaries that the nodes name and that could be read.
     pub binaries: Vec<BinaryReport>,
@@ -119,7 +119,7 @@ pub(super) fn describe(path: &Path, model: &ModelProto, sdk: Option<&str>) -> Op
     let contexts: Vec<ContextNode> =
         graph.node.iter().filter(|n| is_context(n)).map(|n| ContextNode::of(n, folder)).collect();
     let mut host: Vec<OpCount> = vec![];
-    for node in graph.node.iter().filter(|n| !is_context(n)) {
+    for node in graph.node.iter().filter(|n| !is_context(n) && n.op_type != "Constant") {
         let op = op_name(&node.domain, &node.op_type);
         match host.iter_mut().find(|c| c.op == op) {
             Some(c) => c.count += 1,
