@@ -9,6 +9,7 @@ use super::passes::{Prepared, prepare_graph};
 use super::placement;
 use crate::emit::{Bundle, ContextModel, EpPartition, Manifest, SourceFile, hash_file, ir_version};
 use crate::infer::Bindings;
+use crate::inspect::refuse_precompiled;
 use crate::ir::NodeId;
 use crate::lower::Target;
 use crate::options::CompileOptions;
@@ -56,6 +57,7 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     let mut htp = Htp::start(&sdk, soc, options.timeout)?;
     progress(Event::Stage("reading"));
     let model = onnx::load(&options.model).map_err(|e| Error::input(e.to_string()))?;
+    refuse_precompiled(&options.model, &model.graph)?;
     let sources: Vec<PathBuf> = std::iter::once(model.path.clone()).chain(model.data_files.clone()).collect();
     bundle.protect(&sources)?;
     let hashing = thread::spawn(move || sources.iter().map(|p| source_file(p)).collect::<Result<Vec<_>, Error>>());
@@ -92,6 +94,12 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
         let failed = match htp.prepare(&graphs, &bundle.path(&binary), progress) {
             Ok(ddr) => break (solution, ddr),
             Err(e @ (WorkerError::Vendor { .. } | WorkerError::Crashed { .. })) if tries < MOST_RETRIES => e,
+            Err(WorkerError::WorkerFile(text)) => {
+                let what = text.strip_prefix("writing the binary: ").unwrap_or(&text);
+                let what = what.split(" (os error").next().unwrap_or(what).to_lowercase();
+                let path = bundle.final_path(&binary);
+                return Err(Error::input(format!("cannot write {}: {what}", path.display())));
+            }
             Err(e) => return Err(e.into()),
         };
         tries += 1;

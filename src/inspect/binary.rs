@@ -73,9 +73,10 @@ impl From<GraphInfo> for GraphDesc {
     }
 }
 
-/// Context binaries of HTP begin with a zero word and small counts, an ONNX model with a field tag.
+/// Context binaries of HTP begin with big-endian counts (QAIRT 2.47: 2, 3, 0, 1), an ONNX model with a field tag,
+/// which is not zero.
 pub(super) fn looks_like(head: &[u8]) -> bool {
-    head.len() >= 16 && head.starts_with(&[0, 0, 0, 0])
+    head.len() >= 16 && head.starts_with(&[0, 0, 0]) && head[4..7] == [0, 0, 0]
 }
 
 pub(super) fn inspect(path: &Path, sdk: Option<&str>) -> Result<BinaryReport, Error> {

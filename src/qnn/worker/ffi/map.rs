@@ -40,9 +40,15 @@ pub struct MappedMut {
 }
 
 impl MappedMut {
-    /// Makes the file `len` bytes long and maps it.
+    /// Makes the file `len` bytes long and maps it. The room is taken now: on a full disk a write through the mapping
+    /// would end the process.
     pub fn whole(file: &File, len: u64) -> io::Result<Self> {
         file.set_len(len)?;
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            // Some network file systems cannot say.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+            Err(e) => return Err(e.into()),
+        }
         // SAFETY: the file was made for this; nobody else has it open for writing.
         Ok(Self { map: unsafe { MmapOptions::new().len(len as usize).map_mut(file)? } })
     }
