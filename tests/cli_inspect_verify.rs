@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use qnnc::sdk::ort::find_ort;
 
 fn qnnc(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_qnnc")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_qnnc")).args(arguments).output().expect("qnnc starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -93,13 +93,6 @@ fn verify_compares_with_onnx_runtime() {
     let o = qnnc(&["verify", &model, "--soc", "sm8650"]);
     assert!(o.status.success(), "{}{}", text(&o.stdout), text(&o.stderr));
     assert!(text(&o.stdout).contains("every output has a cosine of at least 0.999"), "{}", text(&o.stdout));
-
-    let dir = tempfile::tempdir().unwrap();
-    let context = bundle(dir.path()).join("integers.ctx.onnx").to_string_lossy().into_owned();
-    let o = qnnc(&["verify", &model, "--soc", "sm8650", "--context", &context, "--cosine", "2", "--format", "json"]);
-    assert_eq!(o.status.code(), Some(1), "{}", text(&o.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
-    assert_eq!(json["passed"], false);
 
     let o = qnnc(&["verify", &model, "--soc", "sm8650", "--ort", "/nonexistent.so"]);
     assert_eq!(o.status.code(), Some(3));
