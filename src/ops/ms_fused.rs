@@ -3,7 +3,7 @@
 use super::activation::{gelu_erf, gelu_tanh, gelu_tanh_of, lower_swish, sigmoid, softplus_of};
 use super::elementwise_unary::{map, unary};
 use super::matmul::{infer_gemm, matmul_shape, multiply, need_real};
-use super::{FoldCx, InferCx, OpDef, OpError, compose, elementwise, elementwise_unary, invalid, matmul};
+use super::{FoldCx, InferCx, OpDef, OpError, compose, conv, elementwise, elementwise_unary, invalid, matmul, spatial};
 use crate::ir::{Attrs, DataType, Dim, Tensor, show_shape};
 use crate::lower::{Layout, LowerCx, Refusal};
 use crate::qnn::graph::{Param, TensorId};
@@ -23,6 +23,7 @@ pub const OPS: &[OpDef] = &[
     OpDef::ms("FusedMatMulActivation", infer_matmul).lower(lower_matmul),
     OpDef::ms("GemmFastGelu", infer_gemm_gelu).lower(lower_gemm_gelu),
     OpDef::ms("FusedGemm", infer_gemm).lower(lower_gemm),
+    OpDef::ms("FusedConv", infer_conv).lower(lower_conv),
     OpDef::ms("Inverse", infer_inverse),
 ];
 
@@ -288,6 +289,26 @@ fn lower_gemm_gelu(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     compose::give(cx, 0, y)
 }
 
+fn infer_conv(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let (x, w) = (cx.ty(0)?, cx.ty(1)?);
+    let shape = conv::conv_shape(&cx.node.attrs, &x.shape, &w.shape)?;
+    cx.set(0, x.dtype, shape);
+    Ok(())
+}
+
+/// A convolution, an optional tensor added to it, and an activation.
+fn lower_conv(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    let mut y = conv::convolve(cx)?;
+    if cx.has(3) {
+        let z = cx.input_in(3, &Layout::channel_last(cx.rank(3)?))?;
+        let dims = cx.dims(y);
+        let z = cx.reshape(z, &dims);
+        y = compose::add(cx, y, z);
+    }
+    let y = activate(cx, y)?;
+    spatial::give_channel_last(cx, 0, y)
+}
+
 /// The activation that a node's attributes `activation` and `activation_alpha`, ... (or `activation_params`) name.
 pub(super) fn activate(cx: &mut LowerCx<'_, '_>, t: TensorId) -> Result<TensorId, Refusal> {
     let attrs = cx.attrs();
@@ -362,6 +383,16 @@ mod tests {
         assert_close(&n.run(&[vec![-1.0, 2.0]])[0], &[0.0, 2.0], 0.0);
         let n = ms("FusedGemm").float(&[1, 2]).floats(&[2, 2], &[1.0; 4]).text("activation", "Sine");
         assert!(n.refusal().contains("Sine"));
+    }
+
+    #[test]
+    fn fused_convolutions() {
+        let n = ms("FusedConv").float(&[1, 1, 2, 2]).floats(&[1, 1, 1, 1], &[-1.0]).omit().float(&[1, 1, 2, 2]);
+        let n = n.text("activation", "Relu");
+        assert_eq!(n.types(), ["float32[1, 1, 2, 2]"]);
+        let ops = n.lower().unwrap();
+        let ops: Vec<&str> = op_types(&ops).into_iter().filter(|o| *o != "Reshape").collect();
+        assert_eq!(ops, ["Conv2d", "ElementWiseAdd", "Relu"]);
     }
 
     #[test]
