@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Graph, dense, dense_expected, f32_bytes, f32_values, options, skip_without_sdk};
-use qnnc::qnn::graph::{Param, QnnType, TensorKind};
+use qnnc::ir::{DataType, Tensor};
+use qnnc::qnn::graph::{Param, QnnGraph, QnnType, TensorKind};
 use qnnc::qnn::protocol::Cause;
 use qnnc::qnn::{Backend, PrepareOptions, Worker, WorkerError};
 
@@ -124,4 +125,47 @@ fn the_ir_backend_writes_a_dlc() {
     let prepared = worker.prepare(&[&g], &PrepareOptions::default(), &out).unwrap();
     assert!(prepared.binary_bytes > 1000);
     assert_eq!(prepared.binary_bytes, out.metadata().unwrap().len());
+}
+
+#[test]
+fn weights_are_taken_from_the_models_file_and_binaries_are_reproducible() {
+    let Some(sdk) = skip_without_sdk() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (rows, n) = (2, 256usize);
+    let values: Vec<f32> = (0..n * n).map(|k| ((k / n + k % n) % 5) as f32 - 2.0).collect();
+    // At an odd offset, as in a protobuf file.
+    let path = dir.path().join("weights");
+    std::fs::write(&path, [&b"abc"[..], &f32_bytes(&values)].concat()).unwrap();
+    let mapped = qnnc::onnx::map::map(&path).unwrap();
+    let in_file = Tensor::from_raw(DataType::F32, vec![n, n], mapped.slice(3..)).unwrap();
+    let graph = |value: Tensor| {
+        let mut g = Graph::new("net");
+        let x = g.tensor("x", TensorKind::AppWrite, QnnType::FLOAT_32, &[rows, n as u32]);
+        let w = g.constant("w", QnnType::FLOAT_32, value, None);
+        let y = g.tensor("y", TensorKind::AppRead, QnnType::FLOAT_32, &[rows, n as u32]);
+        g.op("fc", "FullyConnected", &[x, w], &[y], &[]);
+        g.0
+    };
+    let prepared = |g: &QnnGraph, idle: u64| {
+        let mut worker = Worker::spawn(options(&sdk, Backend::Htp).soc(SOC)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(idle));
+        let out = dir.path().join("net.bin");
+        worker.prepare(&[g], &PrepareOptions::default(), &out).unwrap();
+        let first = std::fs::read(&out).unwrap();
+        worker.prepare(&[g], &PrepareOptions::default(), &out).unwrap();
+        assert!(first == std::fs::read(&out).unwrap());
+        first
+    };
+    let copied = prepared(&graph(Tensor::from_f32(vec![n, n], &values)), 0);
+    // The second worker had the time to warm up.
+    assert!(copied == prepared(&graph(in_file.clone()), 1000));
+
+    let mut cpu = Worker::spawn(options(&sdk, Backend::Cpu)).unwrap();
+    let x: Vec<f32> = (0..rows as usize * n).map(|i| (i % 9) as f32 - 4.0).collect();
+    let made = cpu.run(&graph(in_file), &PrepareOptions::default(), &[("x", &f32_bytes(&x))]).unwrap();
+    let expected: Vec<f32> = x
+        .chunks(n)
+        .flat_map(|row| (0..n).map(|o| row.iter().zip(&values[o * n..]).map(|(a, b)| a * b).sum::<f32>()))
+        .collect();
+    assert_eq!(f32_values(&made[0].1), expected);
 }

@@ -11,7 +11,7 @@ mod error;
 mod external;
 mod function;
 mod load;
-mod map;
+pub mod map;
 pub mod proto;
 mod tensor;
 mod types;

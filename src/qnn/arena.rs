@@ -9,24 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::graph::{QnnGraph, QnnTensor, StaticData, TensorKind};
-use super::protocol::{Blob, MAX_FILES, WireGraph, WireOp, WireTensor, memory_file};
-use super::weights::{Elements, SourceFiles, WeightError};
+use super::protocol::{Blob, MAX_FILES, MEMORY, WireGraph, WireOp, WireTensor, memory_file};
+use super::weights::{Elements, WeightError};
 use crate::ir::DataType;
+use crate::onnx::map::{locate, release};
 
 /// Below this a tensor is copied even if it lies in a file: naming it would cost the worker a mapping.
 const WORTH_MAPPING: usize = 64 << 10;
 /// Every tensor of the memory file begins at a multiple of this.
 const ALIGN: u64 = 64;
-/// Index of the memory file in a request; the model's files follow.
-const MEMORY: u32 = 0;
 
 /// Collects the weights of a request, then writes them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Arena<'a> {
-    sources: &'a SourceFiles,
-    /// Sources in use, in the order of their index in the request (from 1).
-    used: Vec<Arc<File>>,
-    used_index: HashMap<usize, u32>,
+    /// The model's files in use, in the order of their index in the request (from 1).
+    sources: Vec<Arc<File>>,
     /// What is written into the memory file: one tensor each, and where.
     jobs: Vec<(&'a QnnTensor, u64)>,
     /// Equal constants (same bytes, permutation, type) are written once.
@@ -38,17 +35,6 @@ pub struct Arena<'a> {
 type Key = (usize, usize, Option<DataType>, Option<Vec<usize>>, u32);
 
 impl<'a> Arena<'a> {
-    pub fn new(sources: &'a SourceFiles) -> Self {
-        Self {
-            sources,
-            used: Vec::new(),
-            used_index: HashMap::new(),
-            jobs: Vec::new(),
-            written: HashMap::new(),
-            len: 0,
-        }
-    }
-
     /// The graph as it is sent; its static tensors get their places here.
     pub fn graph(&mut self, graph: &'a QnnGraph) -> Result<WireGraph, WeightError> {
         wire_graph(graph, |t| if t.kind == TensorKind::Static { self.place(t).map(Some) } else { Ok(None) })
@@ -57,9 +43,8 @@ impl<'a> Arena<'a> {
     fn place(&mut self, tensor: &'a QnnTensor) -> Result<Blob, WeightError> {
         let elements = Elements::new(tensor)?;
         let len = tensor.byte_len() as u64;
-        if let Some((index, offset)) =
-            elements.in_place().filter(|bytes| bytes.len() >= WORTH_MAPPING).and_then(|bytes| self.sources.find(bytes))
-            && let Some(file) = self.source(index)
+        if let Some((file, offset)) = elements.in_place().filter(|bytes| bytes.len() >= WORTH_MAPPING).and_then(locate)
+            && let Some(file) = self.source(file)
         {
             return Ok(Blob { file, offset, len });
         }
@@ -83,34 +68,37 @@ impl<'a> Arena<'a> {
     }
 
     /// The request's index of a source file; `None` when a message cannot carry more files.
-    fn source(&mut self, index: usize) -> Option<u32> {
-        if let Some(&i) = self.used_index.get(&index) {
-            return Some(i);
+    fn source(&mut self, file: Arc<File>) -> Option<u32> {
+        if let Some(i) = self.sources.iter().position(|f| Arc::ptr_eq(f, &file)) {
+            return Some(i as u32 + 1);
         }
-        if self.used.len() + 4 >= MAX_FILES {
+        if self.sources.len() + 4 >= MAX_FILES {
             return None;
         }
-        self.used.push(self.sources.file(index)?.clone());
-        let i = self.used.len() as u32;
-        self.used_index.insert(index, i);
-        Some(i)
+        self.sources.push(file);
+        Some(self.sources.len() as u32)
     }
 
     /// Writes the memory file, with as many threads as there are processors (four at most).
     pub fn write(self) -> Result<Files, WeightError> {
         let memory = memory_file("qnnc-weights")?;
         memory.set_len(self.len)?;
-        let mut work: Vec<(Elements<'a>, u64)> = Vec::with_capacity(self.jobs.len());
+        let mut work = Vec::with_capacity(self.jobs.len());
         for (tensor, offset) in &self.jobs {
-            work.push((Elements::new(tensor)?, *offset));
+            let elements = Elements::new(tensor)?;
+            let pieces = AtomicUsize::new(elements.pieces());
+            work.push((elements, *offset, pieces));
         }
         let pieces: Vec<(usize, usize)> =
-            work.iter().enumerate().flat_map(|(i, (e, _))| (0..e.pieces()).map(move |p| (i, p))).collect();
+            work.iter().enumerate().flat_map(|(i, (e, ..))| (0..e.pieces()).map(move |p| (i, p))).collect();
         let next = AtomicUsize::new(0);
         let run = || -> Result<(), WeightError> {
             while let Some(&(i, piece)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let (elements, offset) = &work[i];
+                let (elements, offset, left) = &work[i];
                 elements.write(piece, &mut |at, bytes| memory.write_all_at(bytes, offset + at))?;
+                if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    release(elements.source());
+                }
             }
             Ok(())
         };
@@ -128,7 +116,7 @@ impl<'a> Arena<'a> {
                 })
             })?;
         }
-        Ok(Files { memory, sources: self.used })
+        Ok(Files { memory, sources: self.sources })
     }
 }
 

@@ -19,7 +19,6 @@ use super::protocol::{
     Backend, BinaryInfo, Blob, Cause, Failure, FailureKind, Hello, OpPackage, OpVerdict, Outputs, PrepareOptions,
     PrepareReply, Progress, Reply, Request, Stage, TensorInfo, memory_file, receive, send,
 };
-use super::weights::SourceFiles;
 use super::worker::SUBCOMMAND;
 
 /// How often a wait looks at the progress file.
@@ -78,7 +77,6 @@ pub struct Worker {
     options: WorkerOptions,
     link: Option<Link>,
     on_progress: Option<OnProgress>,
-    sources: SourceFiles,
 }
 
 impl std::fmt::Debug for Worker {
@@ -95,6 +93,8 @@ struct Link {
     progress: File,
     /// What the process prints.
     output: File,
+    /// It has made graphs already.
+    used: bool,
 }
 
 impl Drop for Link {
@@ -112,17 +112,12 @@ impl Worker {
     /// by the first request.
     pub fn spawn(options: WorkerOptions) -> Result<Self, WorkerError> {
         let link = Link::start(&options)?;
-        Ok(Self { options, link: Some(link), on_progress: None, sources: SourceFiles::default() })
+        Ok(Self { options, link: Some(link), on_progress: None })
     }
 
     /// What is told about the worker's progress, at most every 0.1 s.
     pub fn set_progress(&mut self, on_progress: Option<OnProgress>) {
         self.on_progress = on_progress;
-    }
-
-    /// The mapped files whose slices may be named to the worker instead of copied.
-    pub fn set_sources(&mut self, sources: SourceFiles) {
-        self.sources = sources;
     }
 
     pub fn options(&self) -> &WorkerOptions {
@@ -187,6 +182,9 @@ impl Worker {
 
     /// Makes one binary of the graphs in `out` (with the IR backend: a .dlc of one graph). A file that is there is
     /// overwritten; after an error it does not exist.
+    ///
+    /// The same graphs give the same bytes. Binaries hold numbers that count on within a process, so every preparation
+    /// after the first begins with a new process.
     pub fn prepare(
         &mut self,
         graphs: &[&QnnGraph],
@@ -195,6 +193,13 @@ impl Worker {
     ) -> Result<Prepared, WorkerError> {
         for graph in graphs {
             self.check(graph)?;
+        }
+        if self.link.as_ref().is_some_and(|link| link.used) {
+            self.link = None;
+            self.link = Some(Link::start(&self.options)?);
+        }
+        if let Some(link) = &mut self.link {
+            link.used = true;
         }
         let result = self.prepare_checked(graphs, options, out);
         if result.is_err() {
@@ -216,12 +221,9 @@ impl Worker {
             // The library makes the file itself, and leaves one alone that is there already.
             std::fs::remove_file(out).map_err(unwritable)?;
         }
-        let sources = std::mem::take(&mut self.sources);
-        let mut arena = Arena::new(&sources);
-        let wires = graphs.iter().map(|g| arena.graph(g)).collect::<Result<Vec<_>, _>>();
-        let written = wires.and_then(|w| Ok((w, arena.write()?)));
-        self.sources = sources;
-        let (wires, files) = written?;
+        let mut arena = Arena::default();
+        let wires = graphs.iter().map(|g| arena.graph(g)).collect::<Result<Vec<_>, _>>()?;
+        let files = arena.write()?;
         let absolute = std::path::absolute(out).map_err(unwritable)?;
         let request = Request::Prepare { graphs: wires, options: options.clone(), out: absolute };
         let mut fds = files.fds();
@@ -258,6 +260,9 @@ impl Worker {
         let file = memory_file("qnnc-inputs").map_err(in_memory)?;
         let inputs = write_inputs(&file, 0, 0, inputs)?;
         let request = Request::Execute { binary: binary.to_path_buf(), graph: graph.into(), inputs };
+        if let Some(link) = &mut self.link {
+            link.used = true;
+        }
         // Only for messages.
         let named = QnnGraph { name: graph.into(), ..QnnGraph::default() };
         self.send_request(&request, &[file.as_fd()], &[&named])?;
@@ -273,12 +278,12 @@ impl Worker {
         inputs: &[(&str, &[u8])],
     ) -> Result<Vec<(TensorInfo, Vec<u8>)>, WorkerError> {
         self.check(graph)?;
-        let sources = std::mem::take(&mut self.sources);
-        let mut arena = Arena::new(&sources);
-        let wire = arena.graph(graph);
-        let written = wire.and_then(|w| Ok((w, arena.write()?)));
-        self.sources = sources;
-        let (wire, files) = written?;
+        if let Some(link) = &mut self.link {
+            link.used = true;
+        }
+        let mut arena = Arena::default();
+        let wire = arena.graph(graph)?;
+        let files = arena.write()?;
         let io = memory_file("qnnc-inputs").map_err(in_memory)?;
         let mut fds = files.fds();
         let index = fds.len() as u32;
@@ -437,7 +442,7 @@ impl Link {
                 .stderr(Stdio::from(output.try_clone()?))
                 .env("LD_LIBRARY_PATH", library_path(&options.lib_dir))
                 .spawn()?;
-            let link = Self { child, socket, progress, output };
+            let link = Self { child, socket, progress, output, used: false };
             link.socket.set_read_timeout(Some(TICK))?;
             let hello = Hello {
                 backend: options.backend,

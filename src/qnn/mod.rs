@@ -19,4 +19,3 @@ pub mod worker;
 pub use client::{Prepared, Worker, WorkerOptions, inspect_binary};
 pub use error::WorkerError;
 pub use protocol::{Backend, BinaryInfo, OpVerdict, PrepareOptions, Progress, Stage};
-pub use weights::SourceFiles;

@@ -25,6 +25,8 @@ const INLINE: usize = 64 << 10;
 const LIMIT: usize = 1 << 30;
 /// Most files that one frame can carry.
 pub const MAX_FILES: usize = 200;
+/// Index of the memory file with converted weights among the files of a request; the model's files follow.
+pub const MEMORY: u32 = 0;
 const MAGIC: [u8; 2] = *b"qW";
 /// Set in the file count when the payload lies in the last file.
 const IN_FILE: u16 = 0x8000;

@@ -1,5 +1,6 @@
 //! Builds a graph in a context: tensors, then ops, with the weights mapped one at a time.
 
+use std::collections::HashMap;
 use std::fs::File;
 
 use qnn_sys::{
@@ -7,11 +8,11 @@ use qnn_sys::{
     QnnHtpGraph_CustomConfig_t__bindgen_ty_1, QnnHtpGraph_OptimizationOption_t, QnnHtpGraph_OptimizationType_t,
 };
 
-use super::ffi::{Graph, Mapped};
+use super::ffi::{Graph, Mapped, punch};
 use super::marshal::{Op, Store, tensor};
 use super::state::{Fault, Tracker};
 use crate::qnn::graph::TensorKind;
-use crate::qnn::protocol::{Blob, PrepareOptions, Stage, WireGraph};
+use crate::qnn::protocol::{Blob, MEMORY, PrepareOptions, Stage, WireGraph};
 
 /// The HTP options of a graph.
 pub fn htp_options(options: &PrepareOptions) -> Vec<QnnHtpGraph_CustomConfig_t> {
@@ -46,6 +47,28 @@ pub fn htp_options(options: &PrepareOptions) -> Vec<QnnHtpGraph_CustomConfig_t> 
     out
 }
 
+/// How often each part of the memory file is still needed: after its last use it is given back.
+#[derive(Debug)]
+pub struct Uses(HashMap<u64, u32>);
+
+impl Uses {
+    pub fn of(graphs: &[WireGraph]) -> Self {
+        let mut uses = HashMap::new();
+        for blob in graphs.iter().flat_map(|g| &g.tensors).filter_map(|t| t.data).filter(|b| b.file == MEMORY) {
+            *uses.entry(blob.offset).or_default() += 1;
+        }
+        Self(uses)
+    }
+
+    fn done(&mut self, files: &[File], blob: Blob) {
+        let Some(left) = self.0.get_mut(&blob.offset).filter(|_| blob.file == MEMORY) else { return };
+        *left -= 1;
+        if let (0, Some(file)) = (*left, files.first()) {
+            punch(file, blob.offset, blob.len);
+        }
+    }
+}
+
 /// The tensors of a built graph; what they point to lives as long as this.
 pub struct Built {
     pub tensors: Vec<Qnn_Tensor_t>,
@@ -58,6 +81,7 @@ pub fn build(
     index: usize,
     wire: &WireGraph,
     files: &[File],
+    uses: &mut Uses,
     tracker: &mut Tracker,
 ) -> Result<Built, Fault> {
     let mut store = Store::default();
@@ -71,6 +95,8 @@ pub fn build(
             (TensorKind::Static, Some(blob)) => {
                 let mapped = map(files, *blob)?;
                 graph.create_tensor(&mut raw, Some(mapped.bytes())).map_err(|e| named(e.into()))?;
+                drop(mapped);
+                uses.done(files, *blob);
             }
             _ => graph.create_tensor(&mut raw, None).map_err(|e| named(e.into()))?,
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use qnn_sys::Qnn_Tensor_t;
 
-use super::build::{build, htp_options, map};
+use super::build::{Uses, build, htp_options, map};
 use super::ffi::{Graph, System, Vendor};
 use super::inspect::{describe, open};
 use super::marshal::{Store, tensor};
@@ -58,7 +58,7 @@ pub fn run(
     let context = vendor.context(false)?;
     let mut configs = if backend == Backend::Htp { htp_options(options) } else { Vec::new() };
     let graph = context.graph(&wire.name, &mut configs, None)?;
-    let built = build(graph, 0, wire, files, tracker)?;
+    let built = build(graph, 0, wire, files, &mut Uses::of(std::slice::from_ref(wire)), tracker)?;
     tracker.at(Stage::Finalising, 0, 0);
     graph.finalise()?;
     tracker.at(Stage::Executing, 0, 0);

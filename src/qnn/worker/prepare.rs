@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
-use super::build::{build, htp_options};
+use super::build::{Uses, build, htp_options};
 use super::ddr;
 use super::ffi::{Level, MappedMut, Vendor, take_log};
 use super::serve::Started;
@@ -43,12 +43,13 @@ pub fn prepare(
         build_id: vendor.build_id(),
         core_version: vendor.interface().core.to_string(),
     };
+    let mut uses = Uses::of(graphs);
     for (index, wire) in graphs.iter().enumerate() {
         let mut configs = if htp { htp_options(options) } else { Vec::new() };
         let begin = Instant::now();
         tracker.at(Stage::Tensors, index, 0);
         let graph = context.graph(&wire.name, &mut configs, ir.then_some(out))?;
-        build(graph, index, wire, weights, tracker)?;
+        build(graph, index, wire, weights, &mut uses, tracker)?;
         let build_us = begin.elapsed().as_micros() as u64;
         let begin = Instant::now();
         tracker.at(Stage::Finalising, index, 0);
@@ -65,7 +66,7 @@ pub fn prepare(
     if let Some(file) = output {
         let failed = |e: std::io::Error| Fault::file("writing the binary", &e);
         let mut map = MappedMut::whole(file, context.binary_size()?).map_err(failed)?;
-        reply.binary_bytes = context.binary(map.bytes())?;
+        reply.binary_bytes = map.fill(|bytes| context.binary(bytes))?;
         drop(map);
         file.set_len(reply.binary_bytes).map_err(failed)?;
     } else {

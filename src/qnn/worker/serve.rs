@@ -27,6 +27,7 @@ struct Libraries {
     hello: Hello,
     started: Option<Started>,
     system: Option<System>,
+    warm: bool,
 }
 
 /// What is done while there is nothing else to do, each once.
@@ -53,7 +54,7 @@ pub fn run() -> i32 {
     end_with_the_parent(&socket);
     let mut tracker = Tracker::new(File::from(progress));
     let mut capture = Capture::default();
-    let mut libraries = Libraries { hello, started: None, system: None };
+    let mut libraries = Libraries { hello, started: None, system: None, warm: false };
     let mut failed = libraries.start(&mut tracker).err();
     let mut chores = Chore::ALL.iter();
     loop {
@@ -137,15 +138,21 @@ impl Libraries {
     }
 
     /// Uses the time until the next request.
-    fn do_chore(&self, chore: Chore) {
-        let Some(started) = self.started.as_ref().filter(|s| s.backend == Backend::Htp) else { return };
+    fn do_chore(&mut self, chore: Chore) {
         match chore {
-            Chore::WarmUp => {
-                started.vendor.warm_up();
-                started.vendor.free_dropped();
-            }
-            Chore::Shrink => drop_zero_pages(),
+            Chore::WarmUp => self.warm_up(),
+            Chore::Shrink if self.hello.backend == Backend::Htp => drop_zero_pages(),
+            Chore::Shrink => {}
         }
+    }
+
+    /// Done before the first graph in any case: binaries hold the number of graphs that the process had made before.
+    fn warm_up(&mut self) {
+        if let Some(started) = self.started.as_ref().filter(|s| s.backend == Backend::Htp && !self.warm) {
+            started.vendor.warm_up();
+            started.vendor.free_dropped();
+        }
+        self.warm = true;
     }
 
     fn load_system(&mut self) -> Result<(), Fault> {
@@ -173,6 +180,10 @@ impl Libraries {
         if let Request::Inspect { binary } = &request {
             let system = self.system.as_ref().ok_or_else(no_system)?;
             return Ok(Some(Reply::Inspected(inspect::describe(system, &inspect::open(binary)?, binary)?)));
+        }
+        if matches!(request, Request::Prepare { .. } | Request::Run { .. }) {
+            tracker.at(Stage::Device, 0, 0);
+            self.warm_up();
         }
         let started = self.started.as_ref().ok_or_else(|| Fault::request("this worker has no backend"))?;
         started.vendor.free_dropped();

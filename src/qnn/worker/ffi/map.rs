@@ -2,8 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
+use rustix::mm::{Advice, madvise};
 
 /// A part of a file, read only.
 #[derive(Debug)]
@@ -53,7 +56,28 @@ impl MappedMut {
         Ok(Self { map: unsafe { MmapOptions::new().len(len as usize).map_mut(file)? } })
     }
 
-    pub fn bytes(&mut self) -> &mut [u8] {
-        &mut self.map
+    /// Runs `fill` on the bytes, and meanwhile keeps what was written out of this process's memory: it is in the file.
+    pub fn fill<T>(&mut self, fill: impl FnOnce(&mut [u8]) -> T) -> T {
+        const PAUSE: Duration = Duration::from_millis(5);
+        let (start, len) = (self.map.as_mut_ptr() as usize, self.map.len());
+        let (done, finished) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while finished.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    // SAFETY: the mapping is shared with the file and outlives this scope; dropped pages come back
+                    // from the file as they were written.
+                    let _ = unsafe { madvise(start as *mut _, len, Advice::LinuxDontNeed) };
+                }
+            });
+            let result = fill(&mut self.map);
+            drop(done);
+            result
+        })
     }
+}
+
+/// Gives the memory of `len` bytes at `offset` of a memory file back to the system; they are not needed any more.
+pub fn punch(file: &File, offset: u64, len: u64) {
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    let _ = rustix::fs::fallocate(file, flags, offset, len);
 }

@@ -27,7 +27,7 @@ use qnn_sys::{
 
 pub use footprint::{WATCHER, drop_zero_pages};
 pub use log::{Level, take_log};
-pub use map::{Mapped, MappedMut};
+pub use map::{Mapped, MappedMut, punch};
 pub use system::System;
 
 use super::marshal::{Data, Op, with_data};
