@@ -40,7 +40,7 @@ fn ceil(attrs: &Attrs) -> bool {
     attrs.int_or("ceil_mode", 0) != 0
 }
 
-fn pooled(attrs: &Attrs, x: &[Dim]) -> Result<Shape, OpError> {
+pub(super) fn pooled(attrs: &Attrs, x: &[Dim]) -> Result<Shape, OpError> {
     if x.len() < 3 {
         return invalid(format!("the input has shape {}; it must have rank 3 or more", show_shape(x)));
     }

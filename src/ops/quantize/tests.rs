@@ -111,6 +111,4 @@ fn convolutions() {
     assert_eq!(same.types(), ["int8[1, 2, 2, 2]"]);
     let n = node("ConvInteger", 10).input(DataType::U8, &[1, 1, 3, 3]).input(DataType::U8, &[1, 1, 2, 2]);
     assert_eq!(n.int_list("pads", &[1, 1, 1, 1]).types(), ["int32[1, 1, 4, 4]"]);
-    let n = node("ConvInteger", 10).input(DataType::U8, &[1, 1, 3, 3]).input(DataType::U8, &[1, 1, 5, 2]);
-    assert!(n.error().contains("larger than the padded input along axis 2"));
 }
