@@ -131,14 +131,15 @@ fn fold_one_hot(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
 
 /// Equal against 0, 1, ... and against the same less the depth (negative indices count from the end), then a choice.
 fn lower_one_hot(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
-    if !cx.dtype(0)?.is_int() {
-        return Err(Refusal::form(format!("the indices are {}, and only integers are compared exactly", cx.dtype(0)?))
-            .fix("give int32 or int64 indices"));
-    }
     let shape = cx.out_shape(0)?;
     let axis = normalise_axis(cx.attrs().int_or("axis", -1), shape.len()).map_err(Refusal::form)?;
     let values = cx.need_constant(2, "values")?.clone();
     let depth = shape[axis];
+    // Whole numbers below this are exact in 16 bits, and larger ones stay out of range.
+    if cx.dtype(0)?.is_float() && depth >= 2048 {
+        return Err(Refusal::form(format!("the indices are {}, and depth is {depth}", cx.dtype(0)?))
+            .fix("give int32 or int64 indices"));
+    }
     let (outer, inner) = (shape[..axis].iter().product::<usize>(), shape[axis + 1..].iter().product::<usize>());
     let rank = cx.rank(0)?;
     let index = cx.ordered(0, &Layout::identity(rank))?;
@@ -151,7 +152,7 @@ fn lower_one_hot(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         cx.op_to("ElementWiseEqual", &[index, classes], QnnType::BOOL_8, &dims, &[])
     };
     let mut mask = hit(cx, 0);
-    if cx.dtype(0)?.is_signed_int() {
+    if !matches!(cx.dtype(0)?, DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64) {
         let negative = hit(cx, -(depth as i64));
         mask = cx.op_to("ElementWiseOr", &[mask, negative], QnnType::BOOL_8, &dims, &[]);
     }

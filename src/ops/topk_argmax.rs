@@ -1,5 +1,6 @@
 //! TopK, ArgMax, ArgMin: the largest and smallest elements along an axis, and where they are.
 
+use super::compose;
 use super::movement::{carried, dims_u32, merged};
 use super::{FoldCx, InferCx, OpDef, OpError, invalid, normalise_axis};
 use crate::ir::{DataType, Dim, Node, Tensor};
@@ -220,18 +221,44 @@ fn lower_arg(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     let at = keys.iter().position(Option::is_some).unwrap_or(0);
     let x = cx.ordered(0, &layout)?;
     let x = cx.reshape(x, &dims);
-    let mut x = carried(cx, x, &[]);
-    let backwards = takes_last(cx.node) && shape[axis] > 1;
-    if backwards {
-        x = reversed(cx, x, at);
-    }
-    let mut out = dims;
-    out[at] = 1;
-    let params = [("axis", Param::u32(at as u32)), ("keep_dims", Param::bool(true))];
-    let y = cx.op_to(op, &[x], QnnType::INT_32, &out, &params);
-    let y = if backwards { mirrored(cx, y, shape[axis]) } else { y };
+    let x = carried(cx, x, &[]);
+    let y = match (op, shape[axis]) {
+        ("Argmin", 2) => lesser_of_two(cx, x, at),
+        _ => searched(cx, op, x, at),
+    };
     let layout = if keeps_axis(cx.node) { layout } else { without(&layout, axis) };
     cx.alias(0, y, layout)
+}
+
+fn searched(cx: &mut LowerCx<'_, '_>, op: &str, x: TensorId, axis: usize) -> TensorId {
+    let dims = cx.dims(x);
+    let size = dims[axis] as usize;
+    let (mut x, mut op) = (x, op);
+    if op == "Argmin" && cx.qnn_type(x) == QnnType::INT_32 {
+        // The HTP's Argmin takes no integers. -1 - x turns their order round and cannot overflow.
+        let minus_one = cx.i32_constant(&[1], &[-1]);
+        x = cx.op_to("ElementWiseSubtract", &[minus_one, x], QnnType::INT_32, &dims, &[]);
+        op = "Argmax";
+    }
+    let backwards = takes_last(cx.node) && size > 1;
+    if backwards {
+        x = reversed(cx, x, axis);
+    }
+    let mut out = dims;
+    out[axis] = 1;
+    let params = [("axis", Param::u32(axis as u32)), ("keep_dims", Param::bool(true))];
+    let y = cx.op_to(op, &[x], QnnType::INT_32, &out, &params);
+    if backwards { mirrored(cx, y, size) } else { y }
+}
+
+/// The position of the smaller of two elements, by a comparison: over a last axis of size 2 the HTP's Argmin of real
+/// numbers always says 0 (SDK 2.47).
+fn lesser_of_two(cx: &mut LowerCx<'_, '_>, x: TensorId, axis: usize) -> TensorId {
+    let first = compose::slice(cx, x, axis, 0, 1);
+    let second = compose::slice(cx, x, axis, 1, 2);
+    let op = if takes_last(cx.node) { "ElementWiseLessEqual" } else { "ElementWiseLess" };
+    let hit = compose::compare(cx, op, second, first);
+    cx.cast(hit, QnnType::INT_32)
 }
 
 /// The layout of what is left when `axis`, of size 1, is dropped.
@@ -285,7 +312,10 @@ mod tests {
         assert_eq!(n.fold().unwrap()[0].to_i64s().unwrap(), [1, 0]);
         let n = n.int("select_last_index", 1);
         assert_eq!(n.fold().unwrap()[0].to_i64s().unwrap(), [2, 2]);
-        let n = node("ArgMin", 13).float(&[2, 3]).int("axis", 0).int("keepdims", 0);
+        let n = node("ArgMin", 13).float(&[2, 2]).int("axis", 1);
+        assert_eq!(n.run(&[vec![2.0, 1.0, 3.0, 3.0]])[0], [1.0, 0.0]);
+        assert_eq!(n.int("select_last_index", 1).run(&[vec![2.0, 1.0, 3.0, 3.0]])[0], [1.0, 1.0]);
+        let n = node("ArgMin", 13).float(&[3, 2]).int("axis", 0).int("keepdims", 0);
         assert_eq!(op_types(&n.lower().unwrap())[0], "Argmin");
         let n = n.int("select_last_index", 1);
         assert_eq!(op_types(&n.lower().unwrap())[..3], ["StridedSlice", "Argmin", "ElementWiseSubtract"]);
