@@ -94,6 +94,10 @@ fn verify_compares_with_onnx_runtime() {
     assert!(o.status.success(), "{}{}", text(&o.stdout), text(&o.stderr));
     assert!(text(&o.stdout).contains("every output has a cosine of at least 0.999"), "{}", text(&o.stdout));
 
+    let o = qnnc(&["verify", &fixture("cnn.onnx"), "--soc", "sm8650", "--backends", "cpu", "--cosine", "0.9999999"]);
+    assert!(o.status.success(), "{}{}", text(&o.stdout), text(&o.stderr));
+    assert!(text(&o.stdout).contains("QNN CPU against ONNX Runtime"), "{}", text(&o.stdout));
+
     let o = qnnc(&["verify", &model, "--soc", "sm8650", "--ort", "/nonexistent.so"]);
     assert_eq!(o.status.code(), Some(3));
     assert!(text(&o.stderr).contains("/nonexistent.so"), "{}", text(&o.stderr));

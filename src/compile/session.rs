@@ -270,8 +270,7 @@ fn write_bundle(
         producer_version: env!("CARGO_PKG_VERSION").into(),
         ..onnx::Header::default()
     };
-    let bytes = onnx::encode(&built, &header)?;
-    bundle.write(&format!("{}.ctx.onnx", bundle.stem().to_owned()), &bytes)?;
+    bundle.write_model(&format!("{}.ctx.onnx", bundle.stem().to_owned()), &built, &header)?;
     bundle.write("placement.json", report::json::render(placement).as_bytes())?;
     bundle.write("placement.md", report::markdown::render(placement).as_bytes())?;
     let stem = bundle.stem().to_owned();

@@ -4,6 +4,7 @@
 //! loaded as a shared library of the user's and reads the model as the user gave it.
 
 mod compare;
+mod cpu;
 mod feed;
 mod npy;
 mod reference;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use crate::Error;
 use crate::compile;
 use crate::ir::Tensor;
-use crate::options::CompileOptions;
+use crate::options::{Backend, CompileOptions};
 use crate::progress::{Event, Progress};
 use crate::sdk::{self, Sdk};
 
@@ -100,7 +101,8 @@ pub fn run(
     Ok(VerifyReport::new(options, runner.name(), reference.version(), outputs, constant))
 }
 
-/// Compiles the model into a folder that is removed afterwards, and verifies what came out on the HTP emulation.
+/// Compiles the model into a folder that is removed afterwards, and verifies what came out on the HTP emulation. With
+/// the QNN CPU backend as the only one, the model is lowered for that and nothing is compiled.
 ///
 /// # Errors
 /// As [`compile::run`] and [`run`]; a model that is not wholly one partition on the NPU (2).
@@ -111,6 +113,10 @@ pub fn run_model(
 ) -> Result<VerifyReport, Error> {
     // A missing reference is said before the long part.
     sdk::ort::find_ort(options.ort.as_deref())?;
+    if compile.backends == [Backend::Cpu] {
+        let mut cpu = cpu::lower(compile, &sdk::find(compile.sdk.as_deref())?)?;
+        return run(options, &cpu.inputs, &cpu.output_names, &mut cpu.runner, progress);
+    }
     let folder = tempfile::tempdir().map_err(|e| Error::environment(format!("no temporary folder: {e}")))?;
     let compile = CompileOptions { out: folder.path().join("bundle"), ..compile.clone() };
     let outcome = compile::run(&compile, progress)?;

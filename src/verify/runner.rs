@@ -140,12 +140,14 @@ pub struct CpuRunner {
     worker: Worker,
     graph: QnnGraph,
     outputs: Vec<(String, TensorType)>,
+    constants: Vec<Named>,
 }
 
 impl CpuRunner {
-    /// `worker` is one of the CPU backend; `outputs` are the graph's, with their ONNX types.
-    pub fn new(worker: Worker, graph: QnnGraph, outputs: Vec<(String, TensorType)>) -> Self {
-        Self { worker, graph, outputs }
+    /// `worker` is one of the CPU backend; `outputs` are the model's with their ONNX types, `constants` those that are
+    /// known without running.
+    pub fn new(worker: Worker, graph: QnnGraph, outputs: Vec<(String, TensorType)>, constants: Vec<Named>) -> Self {
+        Self { worker, graph, outputs, constants }
     }
 }
 
@@ -157,7 +159,10 @@ impl Runner for CpuRunner {
     fn run(&mut self, inputs: &[Named]) -> Result<Vec<Named>, Error> {
         let bytes: Vec<_> = inputs.iter().map(|(name, t)| (name.as_str(), t.bytes())).collect();
         let feeds: Vec<(&str, &[u8])> = bytes.iter().map(|(n, b)| (*n, b.as_ref())).collect();
-        named(self.worker.run(&self.graph, &PrepareOptions::default(), &feeds)?, &self.outputs)
+        let made = self.worker.run(&self.graph, &PrepareOptions::default(), &feeds)?;
+        let mut out = self.constants.clone();
+        out.extend(named(made, &self.outputs)?);
+        Ok(out)
     }
 }
 
