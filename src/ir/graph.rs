@@ -309,15 +309,20 @@ impl Graph {
         Err(CycleError(ids.into_iter().map(|n| self.node(n).name.clone()).collect()))
     }
 
-    /// Removes nodes none of whose outputs reach a graph output. Returns how many went.
+    /// Removes nodes none of whose outputs reach a graph output, and nodes that are needed for known values alone.
+    /// Returns how many went.
     pub fn remove_dead(&mut self) -> usize {
+        let needs = |v: ValueId| {
+            let value = self.value(v);
+            if value.data.is_some() { None } else { value.producer.map(|p| p.0) }
+        };
         let mut live = vec![false; self.nodes.len()];
-        let mut stack: Vec<NodeId> = self.outputs.iter().filter_map(|v| self.value(*v).producer).map(|p| p.0).collect();
+        let mut stack: Vec<NodeId> = self.outputs.iter().filter_map(|v| needs(*v)).collect();
         while let Some(id) = stack.pop() {
             if std::mem::replace(&mut live[id.0 as usize], true) {
                 continue;
             }
-            stack.extend(self.node(id).reads().filter_map(|v| self.value(v).producer).map(|p| p.0));
+            stack.extend(self.node(id).reads().filter_map(needs));
         }
         let dead: Vec<NodeId> = self.nodes().map(|(id, _)| id).filter(|id| !live[id.0 as usize]).collect();
         for id in &dead {
