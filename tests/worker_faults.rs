@@ -5,12 +5,14 @@
 
 mod common;
 
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{dense, options};
-use qnnc::qnn::protocol::{Cause, Stage};
+use qnnc::qnn::protocol::{Cause, Hello, Progress, Stage, memory_file, send};
 use qnnc::qnn::{Backend, PrepareOptions, Worker, WorkerError};
 
 /// Makes `libQnnCpu.so` whose `QnnInterface_getProviders` runs `body`; `None` when there is no rustc to make it with.
@@ -219,4 +221,34 @@ fn graphs_that_would_kill_the_library_are_not_sent() {
     g.tensors[0].dims.clear();
     let e = worker.prepare(&[&g], &PrepareOptions::default(), &dir.path().join("x.bin")).unwrap_err();
     assert!(matches!(&e, WorkerError::Refused { what, .. } if what == "tensor `x`"), "{e:?}");
+}
+
+#[test]
+fn a_busy_worker_ends_with_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let body = "loop { std::thread::sleep(std::time::Duration::from_secs(1)) }";
+    let Some(lib_dir) = library(dir.path(), body) else { return };
+    // By hand, since dropping a `Worker` kills the process.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_qnnc"))
+        .arg(qnnc::qnn::worker::SUBCOMMAND)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let progress = memory_file("progress").unwrap();
+    let hello = Hello { backend: Backend::Cpu, lib_dir, soc_id: None, op_packages: vec![] };
+    send(&ours, &hello, &[progress.as_fd()]).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Progress::read(&progress).stage != Stage::Loading && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(ours);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("the worker outlived its parent");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

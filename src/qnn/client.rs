@@ -482,8 +482,7 @@ fn place(progress: Progress, names: Names<'_>) -> Place {
     let op = matches!(progress.stage, Stage::Validating | Stage::Ops)
         .then(|| graph.and_then(|g| g.ops.get(progress.op as usize)).map(op_text))
         .flatten();
-    let with_graph = !matches!(progress.stage, Stage::Starting | Stage::Loading | Stage::Device | Stage::Idle);
-    Place { stage: progress.stage, graph: graph.filter(|_| with_graph).map(|g| g.name.clone()), op }
+    Place { stage: progress.stage, graph: graph.filter(|_| progress.stage.of_graph()).map(|g| g.name.clone()), op }
 }
 
 fn signal_text(signal: i32) -> String {

@@ -17,8 +17,10 @@ pub struct Place {
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.stage.doing())?;
-        if let Some(graph) = &self.graph {
-            write!(f, " graph `{graph}`")?;
+        match &self.graph {
+            Some(graph) => write!(f, " graph `{graph}`")?,
+            None if self.stage.of_graph() => f.write_str(" a graph")?,
+            None => {}
         }
         if let Some(op) = &self.op {
             write!(f, ", op {op}")?;
@@ -133,7 +135,7 @@ mod tests {
         let e = WorkerError::Crashed { backend: Backend::Htp, how: "SIGSEGV".into(), place, log };
         let text = e.to_string();
         assert!(text.starts_with(
-            "the HTP backend crashed (SIGSEGV) while adding the ops graph `decoder`, op conv1 (Conv2d); the library"
+            "the HTP backend crashed (SIGSEGV) while adding the ops of graph `decoder`, op conv1 (Conv2d); the library"
         ));
         assert!(text.ends_with("line 39") && !text.contains("line 27"));
         assert_eq!(e.exit_code(), 4);

@@ -339,7 +339,7 @@ impl Stage {
         Self::Executing,
     ];
 
-    /// As the end of a sentence: "while ...".
+    /// As the end of a sentence, "while ...", to which the graph's name may be added where [`Stage::of_graph`] holds.
     pub fn doing(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -347,13 +347,21 @@ impl Stage {
             Self::Device => "creating the backend and the device",
             Self::Idle => "waiting for work",
             Self::Validating => "validating",
-            Self::Tensors => "creating the tensors",
-            Self::Ops => "adding the ops",
+            Self::Tensors => "creating the tensors of",
+            Self::Ops => "adding the ops of",
             Self::Finalising => "finalising",
-            Self::Serialising => "writing the binary",
+            Self::Serialising => "writing the binary of",
             Self::Inspecting => "reading the binary",
             Self::Executing => "executing",
         }
+    }
+}
+
+impl Stage {
+    /// Is it about a graph?
+    pub fn of_graph(self) -> bool {
+        use Stage::{Executing, Finalising, Ops, Serialising, Tensors, Validating};
+        matches!(self, Validating | Tensors | Ops | Finalising | Serialising | Executing)
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use qnn_sys::LoadError;
+
 use super::execute;
 use super::ffi::{System, Vendor, WATCHER, drop_zero_pages, take_log};
 use super::inspect;
@@ -117,8 +119,14 @@ impl Libraries {
         }
         tracker.at(Stage::Loading, 0, 0);
         let begin = Instant::now();
-        let interface =
-            Vendor::load(&hello.lib_dir.join(hello.backend.library())).map_err(|e| Fault::library(e.to_string()))?;
+        let library = hello.lib_dir.join(hello.backend.library());
+        let interface = Vendor::load(&library).map_err(|e| match e {
+            LoadError::Missing { path } if hello.lib_dir.join(Backend::Htp.library()).exists() => {
+                let name = hello.backend.name();
+                Fault::library(format!("this SDK comes without the {name} backend ({}); 2.47 has it", path.display()))
+            }
+            e => Fault::library(e.to_string()),
+        })?;
         let load_us = begin.elapsed().as_micros() as u64;
         tracker.at(Stage::Device, 0, 0);
         let begin = Instant::now();
