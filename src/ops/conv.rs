@@ -235,3 +235,43 @@ pub(super) fn window_sum(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis], k
     let weights = cx.float_constant(&dims, &values);
     Convolution { x, weights, bias: None, axes: axes.to_vec(), group: channels }.emit(cx)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{node, op_types};
+
+    #[test]
+    fn shapes_and_errors() {
+        let n = node("Conv", 11).float(&[-1, 3, -2, 16]).float(&[8, 3, 3, 3]).int_list("pads", &[1, 1, 1, 1]);
+        assert_eq!(n.types(), ["float32[d1, 8, d2, 16]"]);
+        let n = |w: &[i64]| node("Conv", 11).float(&[1, 4, 8, 8]).float(w);
+        assert!(n(&[8, 3, 3, 3]).error().contains("4 input channels, but weights for 1 groups of 3"));
+        assert!(n(&[8, 4, 3]).error().contains("same rank"));
+        assert!(n(&[3, 2, 3, 3]).int("group", 2).error().contains("3 output channels do not divide into 2"));
+        assert!(n(&[8, 4, 3, 3]).int_list("kernel_shape", &[5, 5]).error().contains("[5, 5] is not the weights'"));
+        assert!(n(&[8, 4, 3, 3]).float(&[7]).error().contains("the bias has 7 elements for 8"));
+        assert!(n(&[8, 4, 9, 9]).error().contains("does not fit"));
+        assert!(n(&[8, 4, 3, 3]).int("group", 0).error().contains("group is 0"));
+    }
+
+    #[test]
+    fn op_choice() {
+        let n = |w: &[i64], group: i64| {
+            let n = node("Conv", 11).float(&[1, 4, 8, 8]).float(w).int("group", group);
+            op_types(&n.lower().unwrap()).join(" ")
+        };
+        assert!(n(&[4, 1, 3, 3], 4).contains("DepthWiseConv2d"));
+        assert!(n(&[8, 4, 3, 3], 1).contains("Conv2d"));
+        let n = node("Conv", 11).float(&[1, 2, 3, 4, 5, 6]).float(&[1, 2, 1, 1, 1, 1]);
+        assert!(n.refusal().contains("rank 6"));
+    }
+
+    #[test]
+    fn spreading_puts_zeros_between_taps() {
+        let t = Tensor::from_f32(vec![1, 1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        let s = spread(&t, &[1, 2]).unwrap();
+        assert_eq!(s.shape(), [1, 1, 2, 3]);
+        assert_eq!(s.to_f32s().unwrap(), [1.0, 0.0, 2.0, 3.0, 0.0, 4.0]);
+    }
+}

@@ -287,3 +287,50 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let y = Transposed { x, weights, strides, cuts, group: group as u32 }.emit(cx, bias)?;
     spatial::give_channel_last(cx, 0, y)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{node, param, ramp};
+    use crate::qnn::graph::Param;
+
+    fn with_output_shape(auto_pad: &str) -> Vec<f64> {
+        let weights: Vec<f32> = ramp(9, 1.0, 1.0).iter().map(|&v| v as f32).collect();
+        let n = node("ConvTranspose", 11)
+            .float(&[1, 1, 3, 3])
+            .floats(&[1, 1, 3, 3], &weights)
+            .int_list("strides", &[2, 2])
+            .int_list("output_shape", &[6, 6])
+            .text("auto_pad", auto_pad);
+        assert_eq!(n.types(), ["float32[1, 1, 6, 6]"]);
+        n.run(&[ramp(9, 1.0, 1.0)])[0].clone()
+    }
+
+    #[test]
+    fn pads_from_the_output_shape() {
+        assert_eq!(with_output_shape("NOTSET")[..4], [5.0, 14.0, 10.0, 24.0]);
+        assert_eq!(with_output_shape("SAME_UPPER")[..4], [1.0, 2.0, 5.0, 4.0]);
+    }
+
+    #[test]
+    fn output_padding_within_the_full_result_cuts_less() {
+        let n = node("ConvTranspose", 11)
+            .float(&[1, 2, 3, 3])
+            .floats(&[2, 4, 3, 3], &[0.5; 72])
+            .int_list("strides", &[2, 2])
+            .int_list("pads", &[1, 1, 1, 1])
+            .int_list("output_padding", &[1, 1]);
+        assert_eq!(n.types(), ["float32[1, 4, 6, 6]"]);
+        let g = n.lower().unwrap();
+        let at = g.ops.iter().position(|o| o.op_type == "TransposeConv2d").unwrap();
+        assert_eq!(param(&g, at, "pad_amount"), Some(Param::pairs(&[[1, 0], [1, 0]])));
+    }
+
+    #[test]
+    fn user_errors_and_refusals() {
+        let n = |w: &[i64]| node("ConvTranspose", 11).float(&[1, 2, 3, 3]).float(w);
+        assert!(n(&[3, 4, 2, 2]).error().contains("2 input channels, but weights for 3"));
+        assert!(n(&[2, 4, 2, 2]).int_list("output_shape", &[6]).error().contains("output_shape [6] has 1 values"));
+        assert!(n(&[2, 4, 2, 2]).int_list("pads", &[3, 3, 3, 3]).error().contains("would have -2 elements"));
+        assert!(n(&[2, 4, 2, 2]).int_list("dilations", &[2, 2]).refusal().contains("run-time weights"));
+    }
+}

@@ -239,3 +239,39 @@ pub(super) fn group_norm(
         &[("epsilon", Param::f32(epsilon)), ("group", Param::u32(groups))],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::node;
+
+    #[test]
+    fn batch_statistics_are_refused_and_bad_shapes_are_errors() {
+        let n = |c: usize| {
+            let v = vec![1.0; c];
+            let n = node("BatchNormalization", 15).float(&[1, 3, 2, 2]);
+            n.floats(&[c], &v).floats(&[c], &v).floats(&[c], &v).floats(&[c], &v)
+        };
+        assert!(n(4).error().contains("scale has 4 elements for 3 channels"));
+        assert!(n(3).int("training_mode", 1).refusal().contains("training_mode is 1"));
+        let tiny = node("BatchNormalization", 15)
+            .float(&[1, 1, 2, 2])
+            .floats(&[1], &[1e6])
+            .floats(&[1], &[0.0])
+            .floats(&[1], &[0.0])
+            .floats(&[1], &[1.0]);
+        assert!(tiny.refusal().contains("channel 0 is scaled by"));
+    }
+
+    #[test]
+    fn groups_must_divide_the_channels() {
+        let n = |groups: i64| {
+            node("GroupNormalization", 21)
+                .float(&[1, 4, 2, 2])
+                .floats(&[4], &[1.0; 4])
+                .floats(&[4], &[0.0; 4])
+                .int("num_groups", groups)
+        };
+        assert!(n(3).error().contains("4 channels do not divide into 3 groups"));
+        assert_eq!(n(2).types(), ["float32[1, 4, 2, 2]"]);
+    }
+}

@@ -323,3 +323,48 @@ pub(super) fn pick(cx: &mut LowerCx<'_, '_>, t: TensorId, axis: usize, index: &[
     let index = cx.i32_constant(&[values.len() as u32], &values);
     cx.op_to("Gather", &[t, index], dtype, &dims, &[("axis", Param::i32(axis as i32))])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{DataType, Dim};
+    use crate::ops::testing::node;
+
+    #[test]
+    fn shapes_and_errors() {
+        assert_eq!(node("Pad", 13).float(&[-1, 3]).ints(&[0, 1, 2, -1]).types(), ["float32[d1 + 2, 3]"]);
+        let by = node("Pad", 13).float(&[2, 3]).elements(
+            DataType::I64,
+            &[4],
+            vec![Dim::Known(0), Dim::symbol("p"), Dim::Known(0), Dim::Known(0)],
+        );
+        assert_eq!(by.types(), ["float32[2, p + 3]"]);
+        assert!(node("Pad", 13).float(&[2, 3]).ints(&[0, 1]).error().contains("pads has 2 values, 4 are needed"));
+        assert!(node("Pad", 13).float(&[2, 3]).ints(&[0, -2, 0, -2]).error().contains("axis 1 of 3 elements is cut"));
+        assert!(node("Pad", 18).float(&[2, 3]).ints(&[0, 1]).omit().ints(&[5]).error().contains("axis 5"));
+        assert!(node("Pad", 13).float(&[2]).ints(&[0, 0]).text("mode", "mirror").error().contains("\"mirror\""));
+    }
+
+    #[test]
+    fn constants_fold_in_every_mode() {
+        let fold = |mode: &str, pads: &[i64]| {
+            let n = node("Pad", 19).ints(&[1, 2, 3]).ints(pads).text("mode", mode);
+            n.fold().unwrap()[0].to_i64s().unwrap()
+        };
+        assert_eq!(fold("constant", &[1, 2]), [0, 1, 2, 3, 0, 0]);
+        assert_eq!(fold("reflect", &[2, 1]), [3, 2, 1, 2, 3, 2]);
+        assert_eq!(fold("reflect", &[5, 0]), [2, 1, 2, 3, 2, 1, 2, 3]);
+        assert_eq!(fold("edge", &[1, 2]), [1, 1, 2, 3, 3, 3]);
+        assert_eq!(fold("wrap", &[1, 4]), [3, 1, 2, 3, 1, 2, 3, 1]);
+        assert_eq!(fold("constant", &[-1, -1]), [2]);
+    }
+
+    #[test]
+    fn integers_and_out_of_range_values() {
+        let n = node("Pad", 13).input(DataType::I64, &[2]).ints(&[1, 2]).constant(Tensor::from_i64(vec![], &[7]));
+        assert_eq!(n.run(&[vec![1.0, 2.0]]), [[7.0, 1.0, 2.0, 7.0, 7.0]]);
+        let n = node("Pad", 13).float(&[2]).ints(&[1, 0]).floats(&[], &[-1e9]);
+        assert!(n.refusal().contains("-1000000000"));
+        assert!(node("Pad", 13).float(&[2]).input(DataType::I64, &[2]).infer().is_err());
+    }
+}
