@@ -4,7 +4,7 @@ use super::conv_transpose::{Cut, Transposed};
 use super::{InferCx, OpDef, OpError, compose, conv, invalid, spatial};
 use crate::ir::{Attrs, Dim, show_shape};
 use crate::lower::{Layout, LowerCx, Refusal};
-use crate::qnn::graph::Param;
+use crate::qnn::graph::{Param, TensorId};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
@@ -59,7 +59,11 @@ fn lower_grid_sample(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         return Err(Refusal::form(format!("GridSample of rank {}; the HTP samples images, rank 4", cx.rank(0)?)));
     }
     let x = spatial::channel_last(cx, 0)?;
-    let grid = cx.input(1)?;
+    let mut grid = cx.input(1)?;
+    if mode == 1 {
+        let shape = cx.shape(0)?;
+        grid = snapped(cx, grid, [shape[3], shape[2]], align);
+    }
     let y = cx.output(0, &Layout::channel_last(4))?;
     cx.op(
         "GridSample",
@@ -68,6 +72,23 @@ fn lower_grid_sample(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         &[("align_corners", Param::bool(align)), ("mode", Param::u32(mode)), ("padding_mode", Param::u32(padding))],
     );
     Ok(())
+}
+
+/// The grid moved to the nearest pixel centres of an image of these sizes (the innermost first): ONNX rounds halves to
+/// even, the HTP's GridSample does not.
+fn snapped(cx: &mut LowerCx<'_, '_>, grid: TensorId, sizes: [usize; 2], align: bool) -> TensorId {
+    // Position p of coordinate g: p = g * half + middle.
+    let middle = sizes.map(|n| (n as f32 - 1.0) / 2.0);
+    let half = if align { middle } else { sizes.map(|n| n as f32 / 2.0) };
+    let back = half.map(|h| if h > 0.0 { 1.0 / h } else { 0.0 });
+    let middle = cx.float_constant(&[2], &middle);
+    let half = cx.float_constant(&[2], &half);
+    let back = cx.float_constant(&[2], &back);
+    let scaled = compose::mul(cx, grid, half);
+    let position = compose::add(cx, scaled, middle);
+    let whole = compose::unary(cx, "ElementWiseRound", position);
+    let centred = compose::sub(cx, whole, middle);
+    compose::mul(cx, centred, back)
 }
 
 fn infer_affine_grid(cx: &mut InferCx<'_>) -> Result<(), OpError> {

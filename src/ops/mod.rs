@@ -13,6 +13,7 @@ use crate::lower::{LowerCx, Refusal};
 mod activation;
 mod attention;
 mod cast;
+mod causal_conv;
 mod clip;
 mod compare_logical;
 pub(crate) mod compose;

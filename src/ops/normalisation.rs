@@ -55,8 +55,11 @@ fn fits(v: f64) -> bool {
 fn lower_batch(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     conv::check_float(cx, 0)?;
     let attrs = cx.attrs();
-    if attrs.int_or("training_mode", 0) != 0 || (cx.version() < 7 && attrs.int_or("is_test", 0) == 0) {
-        return Err(Refusal::form("attribute training_mode is 1: statistics would be taken from the batch")
+    if attrs.int_or("training_mode", 0) != 0 {
+        return train_batch(cx);
+    }
+    if cx.version() < 7 && attrs.int_or("is_test", 0) == 0 {
+        return Err(Refusal::form("attribute is_test is 0: statistics would be taken from the batch")
             .fix("export the model in evaluation mode"));
     }
     if let Some(i) = (1..cx.node.outputs.len()).find(|&i| cx.wants(i)) {
@@ -92,6 +95,41 @@ fn lower_batch(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     };
     let y = affine(cx, x, scale, shift);
     spatial::give_channel_last(cx, 0, y)
+}
+
+/// In training mode the statistics are those of the batch, and the outputs 1 and 2 are running means of them.
+fn train_batch(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    let attrs = cx.attrs();
+    let (epsilon, momentum) = (attrs.float_or("epsilon", 1e-5), attrs.float_or("momentum", 0.9));
+    let shape = cx.shape(0)?;
+    let Some(&c) = shape.get(1) else {
+        return Err(Refusal::form(format!("BatchNormalization of an input of rank {}", shape.len())));
+    };
+    let count = shape.iter().product::<usize>() / c.max(1);
+    let x = cx.ordered(0, &Layout::channel_last(shape.len()))?;
+    let x = cx.reshape(x, &[count as u32, c as u32]);
+    let mean = compose::reduce_keep(cx, "ReduceMean", x, &[0]);
+    let centred = compose::sub(cx, x, mean);
+    let square = compose::mul(cx, centred, centred);
+    let variance = compose::reduce_keep(cx, "ReduceMean", square, &[0]);
+    let e = cx.float_scalar(epsilon);
+    let floor = compose::add(cx, variance, e);
+    let inverse = compose::unary(cx, "ElementWiseRsqrt", floor);
+    let y = compose::mul(cx, centred, inverse);
+    let (gamma, beta) = (cx.input(1)?, cx.input(2)?);
+    let y = compose::mul(cx, y, gamma);
+    let y = compose::add(cx, y, beta);
+    spatial::give_channel_last(cx, 0, y)?;
+    for (slot, of_batch) in [(1, mean), (2, variance)] {
+        if cx.wants(slot) {
+            let running = cx.input(slot + 2)?;
+            let old = compose::scale(cx, running, momentum);
+            let new = compose::scale(cx, of_batch, 1.0 - momentum);
+            let sum = compose::add(cx, old, new);
+            compose::give(cx, slot, sum)?;
+        }
+    }
+    Ok(())
 }
 
 /// Scale and shift per channel, computed in 64 bits from constant statistics.
@@ -252,7 +290,9 @@ mod tests {
             n.floats(&[c], &v).floats(&[c], &v).floats(&[c], &v).floats(&[c], &v)
         };
         assert!(n(4).error().contains("scale has 4 elements for 3 channels"));
-        assert!(n(3).int("training_mode", 1).refusal().contains("training_mode is 1"));
+        let y = n(3).int("training_mode", 1).run(&[(0..12).map(f64::from).collect()]);
+        // Each channel is 4 numbers in steps of 1: standard deviation sqrt(1.25), plus 1.
+        assert!((y[0][0] - (1.0 - 1.5 / 1.25f64.sqrt())).abs() < 1e-3);
         let tiny = node("BatchNormalization", 15)
             .float(&[1, 1, 2, 2])
             .floats(&[1], &[1e6])

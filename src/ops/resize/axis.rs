@@ -55,6 +55,11 @@ impl Axis {
         self.scale == self.out as f32 / self.size as f32
     }
 
+    /// Does the scale give a whole number of elements?
+    pub fn scale_is_whole(&self) -> bool {
+        (self.scale * self.size as f32 - self.out as f32).abs() < 1e-3
+    }
+
     /// The input position of output position `i`, computed in 32 bits as ONNX Runtime does.
     fn position(&self, coordinates: Coordinates, i: usize) -> f32 {
         let (x, size, out) = (i as f32, self.size as f32, self.out as f32);

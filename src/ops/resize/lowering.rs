@@ -81,6 +81,18 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     if !real && !matches!(form.mode, Interpolation::Nearest(_)) {
         return Err(Refusal::form(format!("interpolation of {}", cx.dtype(0)?)).fix("cast to float32 before"));
     }
+    if form.coordinates == Coordinates::AlignCorners
+        && let Some(a) = axes.iter().find(|a| a.size != a.out && !a.scale_is_whole())
+    {
+        return Err(Refusal::form(format!(
+            "align_corners with scale {} of {} elements, {} elements: ONNX divides by the latter, ONNX Runtime by {}",
+            a.scale,
+            a.size,
+            a.scale * a.size as f32,
+            a.out
+        ))
+        .fix("give sizes instead of scales"));
+    }
     let plans = plans(&form, &axes).ok_or_else(|| Refusal::form("the interpolation weights would be too large"))?;
     let outside: Vec<Vec<bool>> = axes.iter().map(|a| a.outside(form.coordinates)).collect();
     let cropped = outside.iter().flatten().any(|&o| o);
