@@ -46,7 +46,10 @@ impl Htp {
                     show(graphs, at, progress);
                 }
             });
-            self.worker.set_progress(Some(Box::new(move |at| drop(tell.send(at)))));
+            self.worker.set_progress(Some(Box::new(move |at| {
+                // Nobody listens any more: then nobody needs to be told.
+                let _ = tell.send(at);
+            })));
             let done = self.worker.prepare(graphs, &PrepareOptions::default(), out);
             self.worker.set_progress(None);
             done

@@ -239,17 +239,33 @@ impl Graph {
         }
     }
 
-    /// Makes every reader of `old` read `new`; a graph output keeps its name by giving it to `new`.
-    pub fn redirect(&mut self, old: ValueId, new: ValueId) {
-        let is_output = self.outputs.contains(&old);
-        self.replace_uses(old, new);
-        if is_output {
+    /// Makes the readers of `old` read `new`; `readers` are all of them, as [`Graph::consumers`] has them. A graph output
+    /// keeps its name by giving it to `new`.
+    pub fn redirect(&mut self, old: ValueId, new: ValueId, readers: &[(NodeId, usize)]) {
+        for (id, slot) in readers {
+            let Some(Some(node)) = self.nodes.get_mut(id.0 as usize) else { continue };
+            if let Some(v) = node.inputs.get_mut(*slot) {
+                *v = Some(new);
+            }
+            for v in node.captures.iter_mut().filter(|v| **v == old) {
+                *v = new;
+            }
+        }
+        if self.outputs.contains(&old) {
+            for v in self.outputs.iter_mut().filter(|v| **v == old) {
+                *v = new;
+            }
             let (a, b) = (self.value(old).name.clone(), self.value(new).name.clone());
             self.by_name.insert(a.clone(), new);
             self.by_name.insert(b.clone(), old);
             self.value_mut(new).name = a;
             self.value_mut(old).name = b;
         }
+    }
+
+    /// The node, unless it was removed.
+    pub fn get(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.0 as usize)?.as_ref()
     }
 
     /// The nodes as a petgraph graph: an edge runs from a producer to each reader.

@@ -185,7 +185,7 @@ impl Tensor {
             return Some(Self::splat(self.dtype, shape.to_vec(), e.clone()));
         }
         let size = self.dtype.bits() / 8;
-        if size == 0 || self.dtype.bits() % 8 != 0 {
+        if size == 0 || !self.dtype.bits().is_multiple_of(8) {
             return None;
         }
         let bytes = self.bytes();

@@ -26,11 +26,8 @@ pub fn prefix(graph: &QnnGraph, n: usize) -> QnnGraph {
         out.ops.push(op);
     }
     out.inputs = renumber(&graph.inputs);
-    let of_kind = |kind: TensorKind| {
-        let ids = out.tensors.iter().enumerate().filter(move |(_, t)| t.kind == kind);
-        ids.map(|(i, _)| TensorId(i as u32)).collect::<Vec<_>>()
-    };
-    out.outputs = of_kind(TensorKind::AppRead);
+    let made = out.tensors.iter().enumerate().filter(|(_, t)| t.kind == TensorKind::AppRead);
+    out.outputs = made.map(|(i, _)| TensorId(i as u32)).collect();
     out
 }
 

@@ -4,8 +4,9 @@
 //! `s * (W * x + b) + t = (s W) * x + (s b + t)`. Computed in 64-bit floats and rounded once to the weights' type, so
 //! that the result is at least as close to real arithmetic as the two steps were.
 
+use super::affine;
 use super::{Class, NewNode, Operand, Outcome, Patch, Pattern, Rewrite};
-use crate::ir::{DataType, Node, NodeId, Tensor, ValueId};
+use crate::ir::{Attr, DataType, Node, NodeId, Tensor, ValueId};
 
 pub const REWRITE: Rewrite = Rewrite { name: "fold-affine-into-conv", class: Class::Tolerance, look };
 
@@ -15,11 +16,11 @@ fn look(p: &Pattern<'_>, root: NodeId) -> Outcome {
 
 fn matched(p: &Pattern<'_>, root: NodeId) -> Option<Patch> {
     let node = p.node(root);
-    let (x, y) = (conv_operand(p, node)?, node.output(0)?);
-    let (conv_id, conv) = p.producer(x)?;
+    let (x, y) = (affine::operand(p, node)?, node.output(0)?);
+    let (conv_id, between) = behind_transposes(p, x)?;
+    let conv = p.node(conv_id);
     let transposed = conv.is("ConvTranspose");
-    let sole = p.readers(p.source(x)).count() == 1 && !p.graph.outputs.contains(&p.source(x));
-    if !(conv.is("Conv") || transposed) || !sole || p.source(x) != x {
+    if !(conv.is("Conv") || transposed) {
         return None;
     }
     let weight = p.graph.value(p.source(conv.input(1)?)).data.as_ref()?;
@@ -27,9 +28,10 @@ fn matched(p: &Pattern<'_>, root: NodeId) -> Option<Patch> {
         return None;
     }
     let groups = usize::try_from(conv.attrs.int_or("group", 1)).ok()?;
-    let rank = weight.rank();
     let channels = if transposed { weight.shape().get(1)?.checked_mul(groups)? } else { *weight.shape().first()? };
-    let (scale, shift) = affine(p, node, x, channels, rank)?;
+    // Where the channels of the convolution are by the time they are scaled.
+    let axis = between.iter().try_fold(1usize, |axis, (_, perm)| perm.iter().position(|&a| a == axis as i64))?;
+    let change = affine::of(p, node, channels, weight.rank(), axis)?;
     let bias = match conv.input(2) {
         Some(b) => p.graph.value(p.source(b)).data.as_ref()?.to_f64s()?,
         None => vec![0.0; channels],
@@ -37,9 +39,12 @@ fn matched(p: &Pattern<'_>, root: NodeId) -> Option<Patch> {
     if bias.len() != channels {
         return None;
     }
-    let new_bias: Vec<f64> = (0..channels).map(|c| bias[c] * scale[c] + shift[c]).collect();
-    let new_weight =
-        if scale.iter().all(|s| *s == 1.0) { weight.clone() } else { scaled(weight, &scale, transposed, groups)? };
+    let new_bias: Vec<f64> = (0..channels).map(|c| bias[c] * change.scale[c] + change.shift[c]).collect();
+    let new_weight = if change.scale.iter().all(|s| *s == 1.0) {
+        weight.clone()
+    } else {
+        scaled(weight, &change.scale, transposed, groups)?
+    };
     let op_type = if transposed { "ConvTranspose" } else { "Conv" };
     let attrs = conv.attrs.0.iter().filter_map(|(k, v)| Some((known_attr(k)?, v.clone()))).collect();
     let inputs = vec![
@@ -47,70 +52,42 @@ fn matched(p: &Pattern<'_>, root: NodeId) -> Option<Patch> {
         Operand::Constant(new_weight),
         Operand::Constant(Tensor::from_f64(weight.dtype(), vec![channels], &new_bias)?),
     ];
-    let new = NewNode { domain: "", op_type, version: conv.version, inputs, attrs };
-    Some(Patch { nodes: vec![new], replaces: y, covers: vec![conv_id, root] })
-}
-
-/// The operand of `node` that may come from a convolution.
-fn conv_operand(p: &Pattern<'_>, node: &Node) -> Option<ValueId> {
-    let is_constant = |v: ValueId| p.graph.value(p.source(v)).data.is_some();
-    match node.op_type.as_str() {
-        _ if !node.domain.is_empty() => None,
-        "BatchNormalization" => node.input(0),
-        "Mul" | "Add" => {
-            let (a, b) = (node.input(0)?, node.input(1)?);
-            match (is_constant(a), is_constant(b)) {
-                (false, true) => Some(a),
-                (true, false) => Some(b),
-                _ => None,
-            }
-        }
-        "Div" | "Sub" => node.input(0).filter(|a| !is_constant(*a) && node.input(1).is_some_and(is_constant)),
-        _ => None,
+    let mut nodes = vec![NewNode { domain: "", op_type, version: conv.version, inputs, attrs }];
+    let mut covers = vec![conv_id, root];
+    for (id, perm) in between {
+        let attrs = vec![("perm", Attr::Ints(perm))];
+        let inputs = vec![Operand::New(nodes.len() - 1)];
+        nodes.push(NewNode { domain: "", op_type: "Transpose", version: p.node(id).version, inputs, attrs });
+        covers.push(id);
     }
+    Some(Patch { nodes, replaces: y, covers })
 }
 
-/// The scale and the shift per channel that `node` applies to `x`.
-fn affine(p: &Pattern<'_>, node: &Node, x: ValueId, channels: usize, rank: usize) -> Option<(Vec<f64>, Vec<f64>)> {
-    let constant = |i: usize| p.graph.value(p.source(node.input(i)?)).data.as_ref();
-    let (ones, zeros) = (vec![1.0; channels], vec![0.0; channels]);
-    if node.is("BatchNormalization") {
-        if node.attrs.int_or("training_mode", 0) != 0 || node.outputs.iter().skip(1).any(Option::is_some) {
+/// A Transpose and its permutation.
+type Step = (NodeId, Vec<i64>);
+
+/// The node behind `x` and the Transposes between, first to last, if nobody else reads what is between.
+fn behind_transposes(p: &Pattern<'_>, mut x: ValueId) -> Option<(NodeId, Vec<Step>)> {
+    let mut between = vec![];
+    loop {
+        if p.shared(x) {
             return None;
         }
-        let read = |i: usize| constant(i)?.to_f64s().filter(|v| v.len() == channels);
-        let (gamma, beta, mean, var) = (read(1)?, read(2)?, read(3)?, read(4)?);
-        let eps = f64::from(node.attrs.float_or("epsilon", 1e-5));
-        let scale: Vec<f64> = gamma.iter().zip(&var).map(|(g, v)| g / (v + eps).sqrt()).collect();
-        let shift = (0..channels).map(|c| beta[c] - mean[c] * scale[c]).collect();
-        return Some((scale, shift));
+        let (id, node) = p.producer(x)?;
+        if !node.is("Transpose") {
+            between.reverse();
+            return Some((id, between));
+        }
+        between.push((id, perm(p, node)?));
+        x = node.input(0)?;
     }
-    let other = if node.input(0) == Some(x) { 1 } else { 0 };
-    let k = per_channel(constant(other)?, channels, rank)?;
-    let pair = match node.op_type.as_str() {
-        "Mul" => (k, zeros),
-        "Div" => (k.iter().map(|d| 1.0 / d).collect(), zeros),
-        "Add" => (ones, k),
-        "Sub" => (ones, k.iter().map(|d| -d).collect()),
-        _ => return None,
-    };
-    pair.0.iter().chain(&pair.1).all(|v| v.is_finite()).then_some(pair)
 }
 
-/// A constant that broadcasts against `[N, C, spatial...]` and is the same along every axis but C.
-fn per_channel(t: &Tensor, channels: usize, rank: usize) -> Option<Vec<f64>> {
-    if t.rank() > rank {
-        return None;
+fn perm(p: &Pattern<'_>, node: &Node) -> Option<Vec<i64>> {
+    match node.attrs.ints("perm") {
+        Some(perm) => Some(perm.to_vec()),
+        None => Some((0..p.graph.value(node.input(0)?).ty.tensor()?.shape.len() as i64).rev().collect()),
     }
-    let lead = rank - t.rank();
-    for (i, &d) in t.shape().iter().enumerate() {
-        let allowed = d == 1 || (i + lead == 1 && d == channels);
-        if !allowed {
-            return None;
-        }
-    }
-    let v = t.to_f64s()?;
-    if v.len() == 1 { Some(vec![v[0]; channels]) } else { Some(v) }
 }
 
 /// The weights times the scale of their output channel.
@@ -193,6 +170,19 @@ mod tests {
         let y = b.op("Mul", &[y, k]);
         assert_eq!(b.run(REWRITE, y).0, ["ConvTranspose"]);
         assert_eq!(constants(&b), (vec![0., 10., 200., 300.], vec![0.0, 0.0]));
+    }
+
+    #[test]
+    fn a_transpose_between_stays_behind() {
+        let (mut b, y) = conv("Conv", &[2, 4, 1, 1], 1);
+        let t = b.op_with("Transpose", &[y], &[("perm", Attr::Ints(vec![0, 2, 3, 1]))]);
+        let (k, m) = (b.constant(&[2], &[10.0, 100.0]), b.constant(&[1, 1, 1, 2], &[1.0, 2.0]));
+        let s = b.op("Sub", &[t, m]);
+        let y = b.op("Mul", &[s, k]);
+        assert_eq!(b.run(REWRITE, y).0, ["Conv", "Transpose"]);
+        let (first, _) = b.graph.value(b.last().input(0).unwrap()).producer.unwrap();
+        let bias = b.graph.value(b.graph.node(first).input(2).unwrap()).data.clone().unwrap();
+        assert_eq!(bias.to_f32s().unwrap(), [-10.0, -200.0]);
     }
 
     #[test]

@@ -4,16 +4,17 @@
 //! near miss was left alone, or with nothing. A patch is type-checked before it is spliced in: a value is only ever
 //! replaced by one of the same type and shape. Names of untouched nodes and of the graph's inputs and outputs stay.
 
+mod affine;
 mod conv_affine;
 mod gelu_erf;
+mod hard_swish;
+mod merge_affine;
 mod norm;
 mod pattern;
 #[cfg(test)]
 mod testing;
 
 pub use pattern::Pattern;
-
-use std::collections::BTreeSet;
 
 use crate::ir::{Attr, CycleError, Graph, Node, NodeId, Origin, Tensor, Value, ValueId, ValueType};
 use crate::ops::{self, InferCx};
@@ -46,7 +47,8 @@ pub struct Rewrite {
 }
 
 /// Every rewrite, in the order in which they are tried.
-pub const ALL: &[Rewrite] = &[gelu_erf::REWRITE, norm::REWRITE, conv_affine::REWRITE];
+pub const ALL: &[Rewrite] =
+    &[gelu_erf::REWRITE, hard_swish::REWRITE, norm::REWRITE, conv_affine::REWRITE, merge_affine::REWRITE];
 
 /// An input of a new node.
 #[derive(Clone, Debug)]
@@ -94,6 +96,7 @@ pub struct Event {
 /// Applies rewrites to a fixed point. A typed graph stays one.
 pub fn rewrite(graph: &mut Graph, rewrites: &[Rewrite]) -> Result<Vec<Event>, CycleError> {
     let mut events: Vec<Event> = vec![];
+    graph.remove_dead();
     // The bound is against a pair of rewrites that undo each other.
     for _ in 0..16 {
         let mut changed = false;
@@ -104,15 +107,15 @@ pub fn rewrite(graph: &mut Graph, rewrites: &[Rewrite]) -> Result<Vec<Event>, Cy
             break;
         }
     }
+    graph.remove_dead();
     Ok(events)
 }
 
 fn one(graph: &mut Graph, r: &Rewrite, events: &mut Vec<Event>) -> Result<bool, CycleError> {
     let mut changed = false;
-    let mut gone: BTreeSet<NodeId> = BTreeSet::new();
     let mut consumers = graph.consumers();
     for id in graph.topological_order()? {
-        if gone.contains(&id) {
+        if graph.get(id).is_none() {
             continue;
         }
         match (r.look)(&Pattern::new(graph, &consumers), id) {
@@ -126,20 +129,56 @@ fn one(graph: &mut Graph, r: &Rewrite, events: &mut Vec<Event>) -> Result<bool, 
             Outcome::Matched(patch) => {
                 let nodes = origin_names(graph, &patch.covers);
                 let done = splice(graph, r.name, &patch);
-                consumers = graph.consumers();
-                changed |= done.is_ok();
-                if done.is_ok() {
-                    gone.extend(patch.covers);
-                }
-                let (applied, message) = (done.is_ok(), done.err().unwrap_or_default());
-                events.push(Event { rewrite: r.name, applied, nodes, message });
+                let message = match done {
+                    Ok(made) => {
+                        changed = true;
+                        settle(graph, &mut consumers, &patch, &made);
+                        String::new()
+                    }
+                    Err(why) => {
+                        graph.remove_dead();
+                        consumers = graph.consumers();
+                        why
+                    }
+                };
+                events.push(Event { rewrite: r.name, applied: message.is_empty(), nodes, message });
             }
         }
     }
-    if changed {
-        graph.remove_dead();
-    }
     Ok(changed)
+}
+
+/// Brings `consumers` up to date after a patch and removes the covered nodes that nobody needs any more.
+fn settle(graph: &mut Graph, consumers: &mut Vec<Vec<(NodeId, usize)>>, patch: &Patch, made: &[NodeId]) {
+    consumers.resize(graph.values().count(), vec![]);
+    for id in made {
+        for (slot, v) in graph.node(*id).inputs.iter().enumerate() {
+            if let Some(v) = v {
+                consumers[v.0 as usize].push((*id, slot));
+            }
+        }
+    }
+    let new = made.last().and_then(|id| graph.node(*id).output(0));
+    let moved = std::mem::take(&mut consumers[patch.replaces.0 as usize]);
+    if let Some(new) = new {
+        graph.redirect(patch.replaces, new, &moved);
+        consumers[new.0 as usize].extend(moved);
+    }
+    let mut gone = true;
+    while std::mem::take(&mut gone) {
+        for id in &patch.covers {
+            let Some(node) = graph.get(*id) else { continue };
+            let needed = |v: &ValueId| !consumers[v.0 as usize].is_empty() || graph.outputs.contains(v);
+            if node.outputs.iter().flatten().any(needed) {
+                continue;
+            }
+            let Some(node) = graph.remove_node(*id) else { continue };
+            for v in node.reads() {
+                consumers[v.0 as usize].retain(|(n, _)| n != id);
+            }
+            gone = true;
+        }
+    }
 }
 
 fn origin_names(graph: &Graph, nodes: &[NodeId]) -> Vec<String> {
@@ -152,9 +191,8 @@ fn origin_names(graph: &Graph, nodes: &[NodeId]) -> Vec<String> {
     names
 }
 
-/// Adds the patch's nodes and makes readers of the replaced value read the new one. After an error nobody reads what
-/// was added.
-fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<(), String> {
+/// Adds the patch's nodes, the last of which makes what is to replace the old value. Nobody reads it yet.
+fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<Vec<NodeId>, String> {
     let old = graph.value(patch.replaces).clone();
     let mut rewrites: Vec<&'static str> = vec![];
     for r in patch.covers.iter().flat_map(|id| &graph.node(*id).origin.rewrites).chain([&name]) {
@@ -164,6 +202,7 @@ fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<(), St
     }
     let origin = Origin { nodes: origin_names(graph, &patch.covers), rewrites };
     let mut made: Vec<ValueId> = vec![];
+    let mut nodes: Vec<NodeId> = vec![];
     for new in &patch.nodes {
         let mut inputs = vec![];
         for operand in &new.inputs {
@@ -190,13 +229,13 @@ fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<(), St
         let id = graph.add_node(node);
         graph.value_mut(out).ty = infer_one(graph, id)?;
         made.push(out);
+        nodes.push(id);
     }
     let last = *made.last().ok_or("an empty patch")?;
     if graph.value(last).ty != old.ty {
         return Err(format!("the result would be {:?} instead of {:?}", graph.value(last).ty, old.ty));
     }
-    graph.redirect(patch.replaces, last);
-    Ok(())
+    Ok(nodes)
 }
 
 fn infer_one(graph: &Graph, id: NodeId) -> Result<ValueType, String> {

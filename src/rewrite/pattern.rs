@@ -32,15 +32,27 @@ impl<'a> Pattern<'a> {
         self.consumers[v.0 as usize].iter().map(|(n, _)| *n)
     }
 
-    /// The value behind Identity nodes.
+    /// The value behind Identity nodes and behind Casts to the type that is there already.
     pub fn source(&self, mut v: ValueId) -> ValueId {
-        while let Some((id, _)) = self.graph.value(v).producer
-            && self.graph.node(id).is("Identity")
-            && let Some(x) = self.graph.node(id).input(0)
-        {
+        while let Some(x) = self.copied(v) {
             v = x;
         }
         v
+    }
+
+    /// The value that `v` is a plain copy of.
+    fn copied(&self, v: ValueId) -> Option<ValueId> {
+        let value = self.graph.value(v);
+        let node = self.graph.node(value.producer?.0);
+        let x = node.input(0)?;
+        let same_type = value.ty.dtype().is_some() && value.ty.dtype() == self.graph.value(x).ty.dtype();
+        (node.is("Identity") || (node.is("Cast") && same_type)).then_some(x)
+    }
+
+    /// Does anything but one node read `v`, or what it is a copy of?
+    pub fn shared(&self, v: ValueId) -> bool {
+        let here = self.readers(v).count() != 1 || self.graph.outputs.contains(&v);
+        here || self.copied(v).is_some_and(|x| self.shared(x))
     }
 
     /// The node that makes `v`, Identity nodes skipped.
