@@ -97,7 +97,6 @@ fn scaled(weight: &Tensor, scale: &[f64], transposed: bool, groups: usize) -> Op
         let one = Tensor::from_f64(weight.dtype(), vec![1], &[weight.uniform_f64()? * scale[0]])?;
         return Some(Tensor::splat(weight.dtype(), shape, one.bytes()));
     }
-    let values = weight.to_f64s()?;
     let kernel: usize = shape.get(2..)?.iter().product();
     let per_filter = if transposed { kernel } else { kernel * shape.get(1)? };
     if per_filter == 0 {
@@ -113,15 +112,21 @@ fn scaled(weight: &Tensor, scale: &[f64], transposed: bool, groups: usize) -> Op
             filter
         }
     };
-    let out: Vec<f64> = values
-        .chunks(per_filter)
-        .enumerate()
-        .flat_map(|(f, chunk)| {
-            let s = scale.get(channel(f)).copied().unwrap_or(f64::NAN);
-            chunk.iter().map(move |w| w * s)
-        })
-        .collect();
-    Tensor::from_f64(weight.dtype(), shape, &out)
+    let factors =
+        (0..weight.len() / per_filter).map(|f| scale.get(channel(f)).copied()).collect::<Option<Vec<f64>>>()?;
+    let bytes = weight.bytes();
+    if weight.dtype() == DataType::F32 {
+        // One pass: these are the model's largest tensors.
+        let mut out = Vec::with_capacity(weight.len());
+        for (filter, s) in bytes.chunks_exact(per_filter * 4).zip(&factors) {
+            let read = |c: &[u8]| f64::from(f32::from_le_bytes([c[0], c[1], c[2], c[3]]));
+            out.extend(filter.chunks_exact(4).map(|c| (read(c) * s) as f32));
+        }
+        return Some(Tensor::from_pod(DataType::F32, shape, &out));
+    }
+    let values = weight.to_f64s()?;
+    let scaled = values.chunks(per_filter).zip(&factors).flat_map(|(c, s)| c.iter().map(move |w| w * s));
+    Tensor::from_f64(weight.dtype(), shape, &scaled.collect::<Vec<f64>>())
 }
 
 /// Attribute names live as long as the program.
