@@ -65,9 +65,9 @@ mod tests {
         let mut b = Build::new();
         let x = b.input("x", &[1, 8]);
         let (k, div, half, one) = (b.number(inner), b.number(1.0 / inner), b.number(outer), b.number(1.0));
-        let scaled = if way % 2 == 0 { b.op("Div", &[x, div]) } else { b.op("Mul", &[k, x]) };
+        let scaled = if way.is_multiple_of(2) { b.op("Div", &[x, div]) } else { b.op("Mul", &[k, x]) };
         let erf = b.op("Erf", &[scaled]);
-        let sum = if way % 2 == 0 { b.op("Add", &[erf, one]) } else { b.op("Add", &[one, erf]) };
+        let sum = if way.is_multiple_of(2) { b.op("Add", &[erf, one]) } else { b.op("Add", &[one, erf]) };
         let y = match way / 2 {
             0 => {
                 let p = b.op("Mul", &[x, sum]);
