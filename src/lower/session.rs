@@ -104,7 +104,10 @@ impl<'a> Lowering<'a> {
     /// Refuses what no lowering can take: values without a static type, zero-sized tensors.
     fn check_types(&self, id: NodeId) -> Result<(), Refusal> {
         let node = self.graph.node(id);
-        for v in node.reads().chain(node.outputs.iter().flatten().copied()) {
+        // Of its second input, CastLike reads the type alone.
+        let unread = if node.is("CastLike") { node.input(1).filter(|&v| node.input(0) != Some(v)) } else { None };
+        let read = node.reads().filter(|v| Some(*v) != unread);
+        for v in read.chain(node.outputs.iter().flatten().copied()) {
             let value = self.graph.value(v);
             let Some(ty) = value.ty.tensor() else {
                 return Err(Refusal::new(codes::CONSEQUENCE, format!("the type of {:?} is not known", value.name)));

@@ -249,6 +249,21 @@ pub(super) fn merge_axes(
     Ok(reshaped.collect())
 }
 
+/// Broadcast to `dims`, of its own rank or a higher one.
+pub(super) fn spread(cx: &mut LowerCx<'_, '_>, t: TensorId, dims: &[u32]) -> TensorId {
+    let own = cx.dims(t);
+    if own == dims {
+        return t;
+    }
+    let mut full = vec![1; dims.len().saturating_sub(own.len())];
+    full.extend(own);
+    if let Some(t) = cx.spread_constant(t, &full, dims) {
+        return t;
+    }
+    let t = cx.reshape(t, &full);
+    compose::expand(cx, t, dims)
+}
+
 /// Dims with the leading axes merged so that there are at most four.
 pub(super) fn up_to_rank_4(dims: &[u32]) -> Vec<u32> {
     let Some(extra) = dims.len().checked_sub(4).filter(|&n| n > 0) else {

@@ -224,6 +224,12 @@ fn fold_shift(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
 /// An op of two operands: floats directly, integers in INT_32.
 fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     let dtype = cx.dtype(0)?;
+    if dtype.is_float() && op == ADD && broadcasts_over_rows(cx)? && feeds_normalisation(cx) {
+        return elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
+            let [a, b] = spread_over_rows(cx, [ids[0], ids[1]]);
+            Ok(compose::add(cx, a, b))
+        });
+    }
     if dtype.is_float() || matches!(dtype, DataType::I32 | DataType::I64) {
         return elementwise::lower_op(cx, op, &[0, 1], 5, &[]);
     }
@@ -232,6 +238,55 @@ fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
         let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
         let y = compose::binary(cx, op, a, b);
         cast::convert(cx, y, DataType::I32, dtype)
+    })
+}
+
+/// Is one operand repeated along an axis before the last two, of which it has more than one row? In any layout.
+fn broadcasts_over_rows(cx: &LowerCx<'_, '_>) -> Result<bool, Refusal> {
+    let out = cx.out_shape(0)?;
+    let repeated = |i: usize| -> Result<bool, Refusal> {
+        let shape = cx.shape(i)?;
+        Ok(out.len() > 2 && shape.iter().product::<usize>() > 1 && shape.as_slice() != out.as_slice())
+    };
+    Ok(repeated(0)? || repeated(1)?)
+}
+
+/// Is output 0 read by a normalisation, directly or under another shape?
+fn feeds_normalisation(cx: &LowerCx<'_, '_>) -> bool {
+    const RENAMING: [&str; 8] =
+        ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Cast"];
+    let graph = cx.graph();
+    let mut values: Vec<_> = cx.node.output(0).into_iter().collect();
+    let mut next = 0;
+    while let Some(&v) = values.get(next) {
+        next += 1;
+        for (_, node) in graph.nodes().filter(|(_, n)| n.reads().any(|r| r == v)) {
+            if node.op_type.contains("Norm") {
+                return true;
+            }
+            if RENAMING.contains(&node.op_type.as_str()) {
+                values.extend(node.output(0));
+            }
+        }
+    }
+    false
+}
+
+/// Operands of which neither is repeated along the axis before the last two. The HTP fuses such an Add with a
+/// LayerNorm after it, and then is wrong from the second repetition on, for 16 rows or more (QAIRT 2.47).
+pub(super) fn spread_over_rows(cx: &mut LowerCx<'_, '_>, operands: [TensorId; 2]) -> [TensorId; 2] {
+    let out = compose::broadcast_dims(&cx.dims(operands[0]), &cx.dims(operands[1]));
+    let Some(axis) = out.len().checked_sub(3) else { return operands };
+    operands.map(|t| {
+        let own = cx.dims(t);
+        let mut full = vec![1; out.len().saturating_sub(own.len())];
+        full.extend(own);
+        if full[axis] == out[axis] || full[axis + 1] == 1 {
+            return t;
+        }
+        let mut dims = full.clone();
+        dims[axis] = out[axis];
+        elementwise::spread(cx, t, &dims)
     })
 }
 
@@ -420,6 +475,41 @@ mod tests {
         assert_eq!(op_types(&n.lower().unwrap()), ["ElementWiseDivide", "ElementWiseMultiply", "ElementWiseSubtract"]);
         let n = node("Mod", 13).float(&[2]).float(&[2]).int("fmod", 1);
         assert!(n.refusal().contains("remainder"));
+    }
+
+    #[test]
+    fn rows_are_repeated_before_a_normalisation() {
+        use crate::ir::{Graph, Node, TensorType};
+        use crate::lower::{Lowering, Target};
+        use crate::qnn::graph::QnnType;
+        let build = |reader: &str| {
+            let mut g = Graph::default();
+            let ty = |s: &[i64]| TensorType::new(DataType::F32, s.iter().map(|&d| d.into()).collect());
+            let a = g.add_typed("a", ty(&[2, 64, 32]));
+            let b = g.add_typed("b", ty(&[64, 32]));
+            let [s, r, y] = ["s", "r", "y"].map(|n| g.add_typed(n, ty(&[2, 64, 32])));
+            let node = |op: &str, inputs: Vec<_>, out| Node {
+                name: op.into(),
+                op_type: op.into(),
+                version: 17,
+                inputs,
+                outputs: vec![Some(out)],
+                ..Node::default()
+            };
+            let add = g.add_node(node("Add", vec![Some(a), Some(b)], s));
+            g.add_node(node("Identity", vec![Some(s)], r));
+            g.add_node(node(reader, vec![Some(r)], y));
+            let target = Target { soc: "sm8650".into(), arch: 75, float: QnnType::FLOAT_16, allow_approximate: false };
+            let mut low = Lowering::new(&g, &target, "g");
+            low.node(add).unwrap();
+            op_types(low.qnn()).join(" ")
+        };
+        assert!(
+            build("LayerNormalization").ends_with("Reshape Tile ElementWiseAdd"),
+            "{}",
+            build("LayerNormalization")
+        );
+        assert!(!build("Softmax").contains("Tile"));
     }
 
     #[test]

@@ -47,17 +47,15 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let constant = cx.constant(1).and_then(Tensor::to_f64s);
     let uniform = constant.as_ref().and_then(|v| v.first().copied().filter(|f| v.iter().all(|x| x == f)));
     if !base.is_float() {
-        let whole = uniform.filter(|n| n.fract() == 0.0 && (1.0..=16.0).contains(n));
-        return match (base, whole) {
-            (DataType::I32 | DataType::I64, Some(n)) => {
-                elementwise::lower(cx, &[0, 1], 5, |cx, ids| Ok(repeated(cx, ids[0], n as u32)))
-            }
-            _ => Err(Refusal::new(
+        let whole = constant.filter(|v| v.iter().all(|n| n.fract() == 0.0 && (0.0..=31.0).contains(n)));
+        let (DataType::I32 | DataType::I64, Some(exponents)) = (base, whole) else {
+            return Err(Refusal::new(
                 codes::DTYPE,
-                format!("Pow of {base} is exact only for int32 and int64 with a constant whole exponent of 1 to 16"),
+                format!("Pow of {base} is exact only for int32 and int64 with constant whole exponents of 0 to 31"),
             )
-            .fix("cast the base to a float type")),
+            .fix("cast the base to a float type"));
         };
+        return lower_int(cx, &exponents, uniform);
     }
     if let Some(n) = uniform.filter(|&n| is_special(n))
         && cx.out_shape(0)? == cx.shape(0)?
@@ -76,6 +74,42 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         let dtype = cx.qnn_type(y);
         Ok(cx.op_to("ElementWiseSelect", &[no_power, one, y], dtype, &dims, &[]))
     })
+}
+
+/// Powers of integers. Exponents that differ are taken apart into bits: a square counts where its bit is set, else 1.
+fn lower_int(cx: &mut LowerCx<'_, '_>, exponents: &[f64], uniform: Option<f64>) -> Result<(), Refusal> {
+    if let Some(n) = uniform.filter(|&n| n >= 1.0)
+        && cx.out_shape(0)? == cx.shape(0)?
+    {
+        return elementwise::lower(cx, &[0], 5, |cx, ids| Ok(repeated(cx, ids[0], n as u32)));
+    }
+    let bits = exponents.iter().fold(0u32, |all, &n| all | n as u32);
+    let exponent = cx.need_constant(1, "the exponent")?.shape().to_vec();
+    let shape = cx.shape(0)?;
+    if exponent.len() > shape.len().max(1) {
+        return Err(Refusal::form("the exponent of an integer Pow has a higher rank than the base"));
+    }
+    let x = cx.input(0)?;
+    let dims: Vec<u32> = if exponent.is_empty() { vec![1] } else { exponent.iter().map(|&d| d as u32).collect() };
+    let one = cx.i32_constant(&[1], &[1]);
+    let (mut square, mut y) = (x, None);
+    for bit in 0..u32::BITS - bits.leading_zeros() {
+        if bit > 0 {
+            square = compose::mul(cx, square, square);
+        }
+        let set: Vec<i32> = exponents.iter().map(|&n| (n as i32 >> bit) & 1).collect();
+        let set = cx.i32_constant(&dims, &set);
+        let rest = compose::sub(cx, square, one);
+        let counted = compose::mul(cx, rest, set);
+        let factor = compose::add(cx, counted, one);
+        y = Some(y.map_or(factor, |y| compose::mul(cx, y, factor)));
+    }
+    let y = y.unwrap_or_else(|| {
+        let nothing = compose::sub(cx, x, x);
+        let ones = cx.i32_constant(&dims, &vec![1; exponents.len()]);
+        compose::add(cx, nothing, ones)
+    });
+    compose::give(cx, 0, y)
 }
 
 /// Has [`special`] a way for this exponent?
@@ -154,6 +188,10 @@ mod tests {
     fn integers() {
         let n = node("Pow", 15).input(DataType::I32, &[3]).ints(&[3]);
         assert_close(&n.run(&[vec![-2.0, 3.0, 0.0]])[0], &[-8.0, 27.0, 0.0], 0.0);
+        let n = node("Pow", 15).input(DataType::I32, &[3]).ints(&[0, 5, 6]);
+        assert_close(&n.run(&[vec![-2.0, 3.0, -2.0]])[0], &[1.0, 243.0, 64.0], 0.0);
+        let n = node("Pow", 15).input(DataType::I32, &[2]).ints(&[0]);
+        assert_close(&n.run(&[vec![-2.0, 0.0]])[0], &[1.0, 1.0], 0.0);
         let said = node("Pow", 15).input(DataType::I32, &[3]).floats(&[], &[0.5]).refusal();
         assert!(said.contains("Pow of int32"), "{said}");
         let f = node("Pow", 15).ints(&[1, 2, 3]).ints(&[4, 5, 6]).fold().unwrap();

@@ -21,6 +21,9 @@ pub const OPS: &[OpDef] = &[
     OpDef::new("ReduceLogSumExp", infer).fold(|cx| fold(cx, Kind::LogSumExp)).lower(|cx| lower(cx, Kind::LogSumExp)),
 ];
 
+/// Factors up to which a product of floats is taken to stay in the range of 16 bits.
+const FACTORS: usize = 8;
+
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Sum,
@@ -186,6 +189,14 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: Kind) -> Result<(), Refusal> {
         let list: Vec<u32> = physical.iter().map(|&a| a as u32).collect();
         cx.op(op, &[x], &[y], &[("axes", Param::u32s(&list)), ("keep_dims", Param::bool(keep))]);
         return Ok(());
+    }
+    if dtype.is_float() && kind == Kind::Prod {
+        let shape = cx.dims(x);
+        let factors: usize = physical.iter().map(|&a| shape[a] as usize).product();
+        if factors > FACTORS {
+            let why = format!("the product of {factors} factors leaves the range of 16-bit floats easily");
+            elementwise::need_approximate(cx, &why)?;
+        }
     }
     let y = match dtype {
         d if d.is_float() => reduce_float(cx, kind, x, &physical),
@@ -394,6 +405,10 @@ mod tests {
         let data: Vec<f32> = x.iter().map(|&v| v as f32).collect();
         for op in ["Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L1", "L2", "LogSumExp"] {
             for axes in [vec![1], vec![0, 2], vec![0, 1, 2]] {
+                if op == "Prod" && axes.len() == 3 {
+                    assert!(node("ReduceProd", 18).float(&[2, 3, 4]).refusal().contains("24 factors"));
+                    continue;
+                }
                 for keep in [0, 1] {
                     let n = |n: crate::ops::testing::OneNode| n.ints(&axes).int("keepdims", keep);
                     let op = format!("Reduce{op}");

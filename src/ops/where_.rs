@@ -58,7 +58,7 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         // The HTP writes garbage where an integer branch broadcasts (QAIRT 2.47).
         let branches = compose::broadcast_dims(&cx.dims(a), &cx.dims(b));
         let dims = compose::broadcast_dims(&branches, &cx.dims(c));
-        let (a, b) = (spread(cx, a, &dims), spread(cx, b, &dims));
+        let (a, b) = (elementwise::spread(cx, a, &dims), elementwise::spread(cx, b, &dims));
         let y = compose::select(cx, c, a, b);
         // Both branches were of the type, so nothing wraps.
         Ok(match dtype {
@@ -74,21 +74,6 @@ fn select_bool(cx: &mut LowerCx<'_, '_>, c: TensorId, a: TensorId, b: TensorId) 
     let not = compose::unary(cx, "ElementWiseNot", c);
     let other = compose::binary(cx, "ElementWiseAnd", not, b);
     compose::binary(cx, "ElementWiseOr", taken, other)
-}
-
-/// Broadcast to `dims`, of its own rank or a higher one.
-fn spread(cx: &mut LowerCx<'_, '_>, t: TensorId, dims: &[u32]) -> TensorId {
-    let own = cx.dims(t);
-    if own == dims {
-        return t;
-    }
-    let mut full = vec![1; dims.len().saturating_sub(own.len())];
-    full.extend(own);
-    if let Some(t) = cx.spread_constant(t, &full, dims) {
-        return t;
-    }
-    let t = cx.reshape(t, &full);
-    compose::expand(cx, t, dims)
 }
 
 #[cfg(test)]
