@@ -65,6 +65,25 @@ fn is_folded(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).outputs.iter().flatten().all(|v| graph.value(*v).data.is_some())
 }
 
+fn distinct(mut texts: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    texts.retain(|t| seen.insert(t.clone()));
+    texts
+}
+
+/// The flag that fixes a free dimension: one that the model does not name can only be fixed with its input's shape.
+fn fix_for(graph: &Graph, dim: &str) -> String {
+    for value in graph.inputs.iter().map(|v| graph.value(*v)) {
+        let Some(ty) = value.ty.tensor() else { continue };
+        if (0..ty.shape.len()).any(|axis| format!("{}.{axis}", value.name) == dim) {
+            let shape: Vec<String> =
+                ty.shape.iter().map(|d| d.known().map_or_else(|| "N".into(), |n| n.to_string())).collect();
+            return format!("--input-shape {}:{}", value.name, shape.join(","));
+        }
+    }
+    format!("--dim {dim}=N")
+}
+
 fn free_dims(graph: &Graph, free: &[String]) -> Error {
     let inputs: Vec<String> = graph
         .inputs
@@ -72,7 +91,7 @@ fn free_dims(graph: &Graph, free: &[String]) -> Error {
         .map(|v| graph.value(*v))
         .filter_map(|v| v.ty.tensor().filter(|t| t.static_shape().is_none()).map(|t| format!("{:?} {t}", v.name)))
         .collect();
-    let dims: Vec<String> = free.iter().map(|d| format!("--dim {d}=N")).collect();
+    let dims: Vec<String> = free.iter().map(|d| fix_for(graph, d)).collect();
     Error::input(format!("the NPU needs static shapes, and dimensions are left free: {}", inputs.join(", ")))
-        .help(format!("fix them: {}", dims.join(" ")))
+        .help(format!("fix them: {}", distinct(dims).join(" ")))
 }
