@@ -77,18 +77,20 @@ pub fn reshaped_layout(from: &[usize], layout: &Layout, to: &[usize]) -> Option<
 }
 
 /// Where the elements should move so that the Reshape of `from` (in `layout`) to `to` needs no further move: the
-/// layout to bring the input into, and the layout that the output then has. The order of the model, unless the one
-/// that follows the memory leaves an image channel-last. `None` if the shapes differ in size.
+/// layout to bring the input into, and the layout that the output then has. The order of the model, unless the channel
+/// of an image is innermost in memory and can stay so. `None` if the shapes differ in size.
 pub fn gathering_layouts(from: &[usize], layout: &Layout, to: &[usize]) -> Option<(Layout, Layout)> {
     let runs = runs(from, to)?;
     let place = |axis: &usize| layout.physical(*axis);
+    let innermost = layout.order().iter().rev().find(|&&a| from[a] != 1);
     let ends: [fn(&Run) -> Option<&usize>; 2] = [|r| r.from.last(), |r| r.from.first()];
     for end in ends {
         let mut sorted: Vec<&Run> = runs.iter().collect();
         sorted.sort_by_key(|r| end(r).map(place));
         let order: Vec<usize> = sorted.iter().flat_map(|r| r.to.clone()).collect();
         let out = with_ones(to, &order);
-        if to.len() >= 4 && out == Layout::channel_last(to.len()) && !order.is_sorted() {
+        let stays = sorted.last().zip(innermost).is_some_and(|(run, axis)| run.from.contains(axis));
+        if to.len() >= 4 && stays && out == Layout::channel_last(to.len()) && !order.is_sorted() {
             let order: Vec<usize> = sorted.iter().flat_map(|r| r.from.clone()).collect();
             return Some((with_ones(from, &order), out));
         }

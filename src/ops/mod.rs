@@ -14,6 +14,8 @@ mod activation;
 mod attention;
 mod cast;
 mod causal_conv;
+#[cfg(test)]
+mod chains;
 mod clip;
 mod compare_logical;
 pub(crate) mod compose;

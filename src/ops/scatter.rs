@@ -141,15 +141,9 @@ fn fold_elements(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
 
 fn no_such(reduction: Reduction, dtype: DataType) -> Refusal {
     Refusal::form(format!(
-        "reduction {:?} on {dtype} with indices that are not constant and distinct: the HTP has no such scatter",
+        "reduction {:?} on {dtype} with indices that are not constant: the HTP has no such scatter",
         format!("{reduction:?}").to_lowercase()
     ))
-}
-
-fn distinct(targets: &[usize]) -> bool {
-    let mut sorted = targets.to_vec();
-    sorted.sort_unstable();
-    sorted.windows(2).all(|w| w[0] != w[1])
 }
 
 fn lower_elements(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
@@ -238,7 +232,7 @@ fn lower_flat(cx: &mut LowerCx<'_, '_>, axis: usize, reduction: Reduction) -> Re
     cx.alias(0, y, Layout::identity(rank))
 }
 
-/// One ScatterNd. Minimum and maximum with distinct constant targets: what is there is read, combined, written back.
+/// One ScatterNd over rows of `x`; `targets` are the rows if they are constant.
 fn give_rows(
     cx: &mut LowerCx<'_, '_>,
     x: TensorId,
@@ -249,23 +243,63 @@ fn give_rows(
     dtype: DataType,
 ) -> Result<TensorId, Refusal> {
     let real = dtype.is_float() || matches!(dtype, DataType::I32 | DataType::I64);
-    if reduction != Reduction::None && !real {
-        return Err(no_such(reduction, dtype));
+    let extreme = matches!(reduction, Reduction::Min | Reduction::Max);
+    match (reduction, targets) {
+        (Reduction::None, _) => {}
+        (_, _) if !real => return Err(no_such(reduction, dtype)),
+        (_, Some(targets)) if extreme => return give_extremes(cx, x, updates, reduction, targets),
+        (_, None) if extreme => return Err(no_such(reduction, dtype)),
+        _ => {}
     }
     let (carrier, dims) = (cx.qnn_type(x), cx.dims(x));
-    let (updates, mode) = match reduction {
-        Reduction::Min | Reduction::Max => {
-            if !targets.is_some_and(distinct) {
-                return Err(no_such(reduction, dtype));
-            }
-            let (held, like) = (cx.qnn_type(updates), cx.dims(updates));
-            let there = cx.op_to("GatherNd", &[x, index], carrier, &like, &[("batch_dims", Param::u32(0))]);
-            let op = if reduction == Reduction::Min { "ElementWiseMinimum" } else { "ElementWiseMaximum" };
-            (cx.op_to(op, &[there, updates], held, &like, &[]), 0)
+    let params = [("reduction", Param::u32(reduction.qnn().unwrap_or(0)))];
+    Ok(cx.op_to("ScatterNd", &[x, index, updates], carrier, &dims, &params))
+}
+
+/// Minimum and maximum at constant rows: what is there is read, combined and written back; a row that is named several
+/// times is met again in the next round.
+fn give_extremes(
+    cx: &mut LowerCx<'_, '_>,
+    x: TensorId,
+    updates: TensorId,
+    reduction: Reduction,
+    targets: &[usize],
+) -> Result<TensorId, Refusal> {
+    let mut rounds: Vec<Vec<usize>> = vec![];
+    let mut met = std::collections::HashMap::new();
+    for (i, t) in targets.iter().enumerate() {
+        let round = met.entry(*t).or_insert(0usize);
+        if *round == rounds.len() {
+            rounds.push(vec![]);
         }
-        r => (updates, r.qnn().unwrap_or(0)),
-    };
-    Ok(cx.op_to("ScatterNd", &[x, index, updates], carrier, &dims, &[("reduction", Param::u32(mode))]))
+        rounds[*round].push(i);
+        *round += 1;
+    }
+    if rounds.len() > 16 {
+        return Err(Refusal::form(format!("an element is written {} times, one round each", rounds.len())));
+    }
+    let op = if reduction == Reduction::Min { "ElementWiseMinimum" } else { "ElementWiseMaximum" };
+    let (carrier, dims, all) = (cx.qnn_type(x), cx.dims(x), cx.dims(updates));
+    let mut x = x;
+    for round in &rounds {
+        let n = round.len() as u32;
+        let mut some = all.clone();
+        some[0] = n;
+        let numbers = |v: Vec<usize>| v.into_iter().map(|i| i as i32).collect::<Vec<i32>>();
+        let new = if round.len() == targets.len() {
+            updates
+        } else {
+            let which = cx.i32_constant(&[n], &numbers(round.clone()));
+            cx.op_to("Gather", &[updates, which], carrier, &some, &[("axis", Param::i32(0))])
+        };
+        let rows = numbers(round.iter().map(|&i| targets[i]).collect());
+        let flat = cx.i32_constant(&[n], &rows);
+        let there = cx.op_to("Gather", &[x, flat], carrier, &some, &[("axis", Param::i32(0))]);
+        let new = cx.op_to(op, &[there, new], carrier, &some, &[]);
+        let index = cx.i32_constant(&[n, 1], &rows);
+        x = cx.op_to("ScatterNd", &[x, index, new], carrier, &dims, &[("reduction", Param::u32(0))]);
+    }
+    Ok(x)
 }
 
 /// The length of the index tuples.
@@ -452,7 +486,9 @@ mod tests {
         assert_eq!(op_types(&n.lower().unwrap()), ["ScatterElements"]);
         let n = n.text("reduction", "add");
         assert_eq!(op_types(&n.lower().unwrap()), ["Reshape", "Reshape", "ScatterNd", "Reshape"]);
-        let n = node("ScatterElements", 18).float(&[4]).ints(&[1, 1]).float(&[2]).text("reduction", "max");
+        let n = node("ScatterElements", 18).float(&[4]).input(DataType::I64, &[2]).float(&[2]).text("reduction", "max");
         assert!(n.refusal().contains("reduction \"max\" on float32"));
+        let n = node("ScatterElements", 18).float(&[4]).ints(&[1, 1]).float(&[2]).text("reduction", "max");
+        assert_eq!(op_types(&n.lower().unwrap()).iter().filter(|o| **o == "ScatterNd").count(), 2);
     }
 }
