@@ -32,17 +32,6 @@ struct Libraries {
     warm: bool,
 }
 
-/// What is done while there is nothing else to do, each once.
-#[derive(Clone, Copy, Debug)]
-enum Chore {
-    WarmUp,
-    Shrink,
-}
-
-impl Chore {
-    const ALL: [Self; 2] = [Self::WarmUp, Self::Shrink];
-}
-
 /// The exit code: 0 when the parent hung up, 1 when there was no parent to talk to.
 pub fn run() -> i32 {
     let Ok(socket) = rustix::io::dup(rustix::stdio::stdin()).map(UnixStream::from) else { return 1 };
@@ -58,12 +47,15 @@ pub fn run() -> i32 {
     let mut capture = Capture::default();
     let mut libraries = Libraries { hello, started: None, system: None, warm: false };
     let mut failed = libraries.start(&mut tracker).err();
-    let mut chores = Chore::ALL.iter();
+    let mut shrunk = false;
     loop {
         tracker.at(Stage::Idle, 0, 0);
-        while failed.is_none() && !has_request(&socket) {
-            let Some(chore) = chores.next() else { break };
-            libraries.do_chore(*chore);
+        if failed.is_none() {
+            libraries.warm_up();
+        }
+        if !shrunk && failed.is_none() && !has_request(&socket) {
+            libraries.shrink();
+            shrunk = true;
         }
         let Ok((request, files)) = receive::<Request>(&socket) else { return 0 };
         let files: Vec<File> = files.into_iter().map(File::from).collect();
@@ -145,16 +137,15 @@ impl Libraries {
         Ok(())
     }
 
-    /// Uses the time until the next request.
-    fn do_chore(&mut self, chore: Chore) {
-        match chore {
-            Chore::WarmUp => self.warm_up(),
-            Chore::Shrink if self.hello.backend == Backend::Htp => drop_zero_pages(),
-            Chore::Shrink => {}
+    /// Uses the time until the next request: gives back memory that holds nothing.
+    fn shrink(&self) {
+        if self.hello.backend == Backend::Htp {
+            drop_zero_pages();
         }
     }
 
-    /// Done before the first graph in any case: binaries hold the number of graphs that the process had made before.
+    /// Done first in any case: binaries hold the number of graphs that the process had made before, and the padding of
+    /// weights in them is what lies on the heap, so that every run must do the same in the same order.
     fn warm_up(&mut self) {
         if let Some(started) = self.started.as_ref().filter(|s| s.backend == Backend::Htp && !self.warm) {
             started.vendor.warm_up();
@@ -188,10 +179,6 @@ impl Libraries {
         if let Request::Inspect { binary } = &request {
             let system = self.system.as_ref().ok_or_else(no_system)?;
             return Ok(Some(Reply::Inspected(inspect::describe(system, &inspect::open(binary)?, binary)?)));
-        }
-        if matches!(request, Request::Prepare { .. } | Request::Run { .. }) {
-            tracker.at(Stage::Device, 0, 0);
-            self.warm_up();
         }
         let started = self.started.as_ref().ok_or_else(|| Fault::request("this worker has no backend"))?;
         started.vendor.free_dropped();
