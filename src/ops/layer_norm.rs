@@ -96,9 +96,17 @@ pub(super) fn normalise_last(
     beta: Option<TensorId>,
     epsilon: f32,
 ) -> TensorId {
-    let (dims, dtype) = (cx.dims(x), cx.qnn_type(x));
+    let (whole, dtype) = (cx.dims(x), cx.qnn_type(x));
+    let n = whole[whole.len() - 1];
+    // RmsNorm of 2 or more batches of 16 rows or more is wrong from the second batch on (2.47); rows alone are right.
+    let x = match statistic {
+        Statistic::Rms if whole[..whole.len().saturating_sub(2)].iter().any(|&d| d > 1) => {
+            cx.reshape(x, &[whole[..whole.len() - 1].iter().product(), n])
+        }
+        _ => x,
+    };
+    let dims = cx.dims(x);
     let last = dims.len() - 1;
-    let n = dims[last];
     let gamma = gamma.unwrap_or_else(|| constant_row(cx, n, 1.0));
     // RmsNorm cannot be prepared without a bias (2.47), and ignores the bias it is given.
     let bias = match statistic {
@@ -114,6 +122,7 @@ pub(super) fn normalise_last(
         &dims,
         &[("epsilon", Param::f32(epsilon)), ("axes", Param::u32s(&[last as u32]))],
     );
+    let y = cx.reshape(y, &whole);
     match (statistic, beta) {
         (Statistic::Rms, Some(b)) => compose::add(cx, y, b),
         _ => y,
@@ -260,4 +269,21 @@ fn lower_mean_variance(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let inverse = cx.reshape(inverse, &kept);
     let y = compose::mul(cx, centred, inverse);
     cx.alias(0, y, layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::node;
+
+    #[test]
+    fn rms_norm_sees_rows_only() {
+        let shape_of = |shape: &[i64]| {
+            let n = node("RMSNormalization", 23).float(shape).floats(&[8], &[1.0; 8]);
+            let g = n.lower().unwrap();
+            let norm = g.ops.iter().find(|o| o.op_type == "RmsNorm").unwrap();
+            g.tensor(norm.outputs[0]).dims.clone()
+        };
+        assert_eq!(shape_of(&[2, 16, 8]), [32, 8]);
+        assert_eq!(shape_of(&[1, 16, 8]), [1, 16, 8]);
+    }
 }
