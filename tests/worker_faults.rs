@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{dense, options};
-use qnnc::qnn::protocol::{Cause, Hello, Progress, Stage, memory_file, send};
+use qnnc::qnn::channel::{memory_file, send};
+use qnnc::qnn::protocol::{Cause, Hello, Progress, Stage};
 use qnnc::qnn::{Backend, PrepareOptions, Worker, WorkerError};
 
 /// Makes `libQnnCpu.so` whose `QnnInterface_getProviders` runs `body`; `None` when there is no rustc to make it with.

@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::channel::{MAX_FILES, memory_file};
 use super::graph::{QnnGraph, QnnTensor, StaticData, TensorKind};
-use super::protocol::{Blob, MAX_FILES, MEMORY, WireGraph, WireOp, WireTensor, memory_file};
+use super::protocol::{Blob, MEMORY, WireGraph, WireOp, WireTensor};
 use super::weights::{Elements, WeightError};
 use crate::ir::DataType;
 use crate::onnx::map::{locate, release};

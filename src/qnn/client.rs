@@ -5,28 +5,22 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::arena::{Arena, wire_graph};
+use super::channel::{memory_file, receive, send};
 use super::error::{Place, VendorLog, WorkerError};
 use super::graph::{QnnGraph, StaticData, TensorKind};
 use super::guard;
+use super::link::Link;
 use super::protocol::{
-    Backend, BinaryInfo, Blob, Cause, Failure, FailureKind, Hello, OpPackage, OpVerdict, Outputs, PrepareOptions,
-    PrepareReply, Progress, Reply, Request, Stage, TensorInfo, memory_file, receive, send,
+    Backend, BinaryInfo, Blob, Cause, Failure, FailureKind, OpPackage, OpVerdict, Outputs, PrepareOptions,
+    PrepareReply, Progress, Reply, Request, Stage, TensorInfo,
 };
-use super::worker::SUBCOMMAND;
 
-/// How often a wait looks at the progress file.
-const TICK: Duration = Duration::from_millis(100);
 /// How many ops may kill the validator before the caller is told that it does not work.
 const MOST_CRASHES: usize = 16;
-/// How much of the library's output is looked at after a failure.
-const TAIL: u64 = 16 << 10;
 
 /// What a worker is started with.
 #[derive(Clone, Debug)]
@@ -76,31 +70,14 @@ pub type OnProgress = Box<dyn FnMut(Progress) + Send>;
 pub struct Worker {
     options: WorkerOptions,
     link: Option<Link>,
+    /// Processes that have done their work and were told to end; their memory takes time to go.
+    retired: Vec<Link>,
     on_progress: Option<OnProgress>,
 }
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("options", &self.options).field("link", &self.link).finish_non_exhaustive()
-    }
-}
-
-/// The running process and what is shared with it.
-#[derive(Debug)]
-struct Link {
-    child: Child,
-    socket: UnixStream,
-    progress: File,
-    /// What the process prints.
-    output: File,
-    /// It has made graphs already.
-    used: bool,
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -112,7 +89,7 @@ impl Worker {
     /// by the first request.
     pub fn spawn(options: WorkerOptions) -> Result<Self, WorkerError> {
         let link = Link::start(&options)?;
-        Ok(Self { options, link: Some(link), on_progress: None })
+        Ok(Self { options, link: Some(link), retired: Vec::new(), on_progress: None })
     }
 
     /// What is told about the worker's progress, at most every 0.1 s.
@@ -126,7 +103,7 @@ impl Worker {
 
     /// The process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.link.as_ref().map(|l| l.child.id())
+        self.link.as_ref().map(Link::pid)
     }
 
     /// One verdict per op of the graph, in order. An op that crashes the validator gets a verdict that says so, and the
@@ -184,7 +161,7 @@ impl Worker {
     /// overwritten; after an error it does not exist.
     ///
     /// The same graphs give the same bytes. Binaries hold numbers that count on within a process, so every preparation
-    /// after the first begins with a new process.
+    /// after the first begins with a new process, and the one that prepared ends at once.
     pub fn prepare(
         &mut self,
         graphs: &[&QnnGraph],
@@ -195,13 +172,10 @@ impl Worker {
             self.check(graph)?;
         }
         if self.link.as_ref().is_some_and(|link| link.used) {
-            self.link = None;
-            self.link = Some(Link::start(&self.options)?);
-        }
-        if let Some(link) = &mut self.link {
-            link.used = true;
+            self.retire();
         }
         let result = self.prepare_checked(graphs, options, out);
+        self.retire();
         if result.is_err() {
             let _ = std::fs::remove_file(out);
         }
@@ -260,9 +234,7 @@ impl Worker {
         let file = memory_file("qnnc-inputs").map_err(in_memory)?;
         let inputs = write_inputs(&file, 0, 0, inputs)?;
         let request = Request::Execute { binary: binary.to_path_buf(), graph: graph.into(), inputs };
-        if let Some(link) = &mut self.link {
-            link.used = true;
-        }
+        self.live()?.used = true;
         // Only for messages.
         let named = QnnGraph { name: graph.into(), ..QnnGraph::default() };
         self.send_request(&request, &[file.as_fd()], &[&named])?;
@@ -278,9 +250,7 @@ impl Worker {
         inputs: &[(&str, &[u8])],
     ) -> Result<Vec<(TensorInfo, Vec<u8>)>, WorkerError> {
         self.check(graph)?;
-        if let Some(link) = &mut self.link {
-            link.used = true;
-        }
+        self.live()?.used = true;
         let mut arena = Arena::default();
         let wire = arena.graph(graph)?;
         let files = arena.write()?;
@@ -293,6 +263,23 @@ impl Worker {
         self.send_request(&request, &fds, &[graph])?;
         let outputs = self.outputs(&[graph])?;
         read_outputs(outputs, |i| (i == index).then_some(&io))
+    }
+
+    /// The process; a new one if the last was retired.
+    fn live(&mut self) -> Result<&mut Link, WorkerError> {
+        if self.link.is_none() && !self.retired.is_empty() {
+            self.retired.clear();
+            self.link = Some(Link::start(&self.options)?);
+        }
+        self.link.as_mut().ok_or(WorkerError::Gone(self.options.backend))
+    }
+
+    /// Ends the process without waiting until its memory is gone.
+    fn retire(&mut self) {
+        if let Some(mut link) = self.link.take() {
+            link.kill();
+            self.retired.push(link);
+        }
     }
 
     fn outputs(&mut self, names: Names<'_>) -> Result<Outputs, WorkerError> {
@@ -325,8 +312,7 @@ impl Worker {
         files: &[BorrowedFd<'_>],
         names: Names<'_>,
     ) -> Result<(), WorkerError> {
-        let link = self.link.as_ref().ok_or(WorkerError::Gone(self.options.backend))?;
-        match send(&link.socket, request, files) {
+        match send(&self.live()?.socket, request, files) {
             Ok(()) => Ok(()),
             Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                 Err(self.died(names))
@@ -350,7 +336,7 @@ impl Worker {
                 }
                 Err(_) => return Err(self.died(names)),
             }
-            let now = Progress::read(&link.progress);
+            let now = link.progress();
             if now != last {
                 (last, since) = (now, Instant::now());
                 if let Some(tell) = &mut self.on_progress {
@@ -384,27 +370,11 @@ impl Worker {
     /// The channel is closed: what became of the process?
     fn died(&mut self, names: Names<'_>) -> WorkerError {
         let backend = self.options.backend;
-        let Some(link) = self.link.as_mut() else { return WorkerError::Gone(backend) };
-        // It closed the channel, so it is about to end.
-        let deadline = Instant::now() + Duration::from_secs(2);
-        let status = loop {
-            match link.child.try_wait() {
-                Ok(Some(status)) => break Some(status),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-                _ => break None,
-            }
-        };
-        let how = match status {
-            Some(s) => match (s.signal(), s.code()) {
-                (Some(signal), _) => signal_text(signal),
-                (None, Some(code)) => format!("it ended the process with exit code {code}"),
-                (None, None) => "it ended the process".into(),
-            },
-            None => "it closed its channel".into(),
-        };
         let (place, log) = self.last_words(names);
-        self.link = None;
-        WorkerError::Crashed { backend, how, place, log }
+        match self.link.take() {
+            Some(link) => WorkerError::Crashed { backend, how: link.end(), place, log },
+            None => WorkerError::Gone(backend),
+        }
     }
 
     fn garbage(&mut self, detail: &str, names: Names<'_>) -> WorkerError {
@@ -416,55 +386,11 @@ impl Worker {
 
     /// Where the process was, and what it printed.
     fn last_words(&self, names: Names<'_>) -> (Place, VendorLog) {
-        let Some(link) = &self.link else { return (Place::default(), VendorLog::default()) };
-        let len = link.output.metadata().map_or(0, |m| m.len());
-        let mut text = vec![0; len.min(TAIL) as usize];
-        let _ = link.output.read_exact_at(&mut text, len.saturating_sub(TAIL));
-        let log = VendorLog::tail(String::from_utf8_lossy(&text).lines());
-        (place(Progress::read(&link.progress), names), log)
+        match &self.link {
+            Some(link) => (place(link.progress(), names), link.printed()),
+            None => (Place::default(), VendorLog::default()),
+        }
     }
-}
-
-impl Link {
-    fn start(options: &WorkerOptions) -> Result<Self, WorkerError> {
-        let program = match &options.program {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().map_err(WorkerError::Spawn)?,
-        };
-        let start = || -> io::Result<Self> {
-            let (socket, theirs) = UnixStream::pair()?;
-            let progress = memory_file("qnnc-progress")?;
-            let output = memory_file("qnnc-output")?;
-            let child = Command::new(program)
-                .arg(SUBCOMMAND)
-                .stdin(Stdio::from(OwnedFd::from(theirs)))
-                .stdout(Stdio::from(output.try_clone()?))
-                .stderr(Stdio::from(output.try_clone()?))
-                .env("LD_LIBRARY_PATH", library_path(&options.lib_dir))
-                .spawn()?;
-            let link = Self { child, socket, progress, output, used: false };
-            link.socket.set_read_timeout(Some(TICK))?;
-            let hello = Hello {
-                backend: options.backend,
-                lib_dir: options.lib_dir.clone(),
-                soc_id: options.soc_id.filter(|_| options.backend == Backend::Htp),
-                op_packages: options.op_packages.clone(),
-            };
-            send(&link.socket, &hello, &[link.progress.as_fd()])?;
-            Ok(link)
-        };
-        start().map_err(WorkerError::Spawn)
-    }
-}
-
-/// The libraries load each other by name.
-fn library_path(lib_dir: &Path) -> std::ffi::OsString {
-    let mut path = lib_dir.as_os_str().to_owned();
-    if let Some(old) = std::env::var_os("LD_LIBRARY_PATH").filter(|o| !o.is_empty()) {
-        path.push(":");
-        path.push(old);
-    }
-    path
 }
 
 /// Index of the op at which validation ended.
@@ -483,19 +409,6 @@ fn place(progress: Progress, names: Names<'_>) -> Place {
         .then(|| graph.and_then(|g| g.ops.get(progress.op as usize)).map(op_text))
         .flatten();
     Place { stage: progress.stage, graph: graph.filter(|_| progress.stage.of_graph()).map(|g| g.name.clone()), op }
-}
-
-fn signal_text(signal: i32) -> String {
-    match signal {
-        4 => "SIGILL".into(),
-        6 => "SIGABRT".into(),
-        7 => "SIGBUS".into(),
-        8 => "SIGFPE".into(),
-        9 => "SIGKILL: most likely the system ran out of memory".into(),
-        11 => "SIGSEGV".into(),
-        15 => "SIGTERM".into(),
-        n => format!("signal {n}"),
-    }
 }
 
 fn in_memory(source: io::Error) -> WorkerError {

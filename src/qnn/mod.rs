@@ -6,11 +6,13 @@
 //! socket.
 
 mod arena;
+pub mod channel;
 pub mod client;
 pub mod cost;
 pub mod error;
 pub mod graph;
 pub mod guard;
+mod link;
 pub mod prefix;
 pub mod protocol;
 pub mod weights;

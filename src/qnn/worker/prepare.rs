@@ -42,6 +42,7 @@ pub fn prepare(
         serialise_us: 0,
         build_id: vendor.build_id(),
         core_version: vendor.interface().core.to_string(),
+        peak_rss_kib: 0,
     };
     let mut uses = Uses::of(graphs);
     for (index, wire) in graphs.iter().enumerate() {
@@ -74,7 +75,15 @@ pub fn prepare(
         reply.binary_bytes = meta.len();
     }
     reply.serialise_us = begin.elapsed().as_micros() as u64;
+    reply.peak_rss_kib = peak_rss_kib();
     Ok(reply)
+}
+
+/// 0 when the system does not say.
+fn peak_rss_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Runs `step` and gives what the library printed or logged meanwhile.

@@ -12,7 +12,8 @@ use super::inspect;
 use super::prepare::prepare;
 use super::state::{Capture, Fault, Tracker};
 use super::validate::validate;
-use crate::qnn::protocol::{Backend, Hello, Reply, Request, SYSTEM_LIBRARY, Stage, receive, send};
+use crate::qnn::channel::{receive, send};
+use crate::qnn::protocol::{Backend, Hello, Reply, Request, SYSTEM_LIBRARY, Stage};
 
 /// A backend that is ready, and what that took.
 #[derive(Debug)]
