@@ -51,6 +51,12 @@ impl<'g> LowerCx<'_, 'g> {
         self.node.output(slot).ok_or_else(|| Refusal::form(format!("output {slot} is omitted")))
     }
 
+    /// Does output 0 leave the model and input 0 come from outside: is the node the whole way between?
+    pub fn is_whole_way(&self) -> bool {
+        let enters = self.node.input(0).map(|v| self.low.graph.value(v)).is_some_and(|v| v.producer.is_none());
+        enters && self.constant(0).is_none() && self.node.output(0).is_some_and(|v| self.low.graph.outputs.contains(&v))
+    }
+
     /// The name of input `i`, for messages.
     pub fn input_name(&self, i: usize) -> &'g str {
         self.node.input(i).map_or("(omitted)", |v| self.low.graph.value(v).name.as_str())

@@ -60,6 +60,10 @@ fn convert_tensor(x: &Tensor, to: DataType) -> Option<Tensor> {
 
 fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let (from, to) = (cx.dtype(0)?, cx.out_dtype(0)?);
+    if from.is_float() && to.is_float() && cx.is_whole_way() {
+        let why = format!("nothing but a conversion from {from} to {to}: the HTP turns NaN and infinity into numbers");
+        return Err(Refusal::new(codes::VENDOR_FAULT, why).fix("convert on the CPU, which costs no hand-over"));
+    }
     let layout = cx.any_layout(0)?;
     let x = cx.input_in(0, &layout)?;
     let y = convert(cx, x, from, to)?;
@@ -191,8 +195,11 @@ mod tests {
 
     #[test]
     fn floats_are_one_type_inside() {
-        let g = cast(DataType::F32, DataType::F16).lower().unwrap();
-        assert_eq!(op_types(&g), ["Cast"]);
+        let outer = cast(DataType::F32, DataType::F16);
+        assert!(outer.refusal().contains("NaN and infinity"), "{}", outer.refusal());
+        // The same type on the way to a bool: no conversion in between.
+        let g = cast(DataType::F32, DataType::Bool).lower().unwrap();
+        assert_eq!(op_types(&g), ["ElementWiseNotEqual"]);
     }
 
     #[test]
