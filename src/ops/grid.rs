@@ -1,16 +1,16 @@
-//! Sampling at computed positions: GridSample, AffineGrid, DeformConv; and Col2Im.
+//! Sampling at computed positions: GridSample, AffineGrid; and Col2Im.
 
 use super::conv_transpose::{Cut, Transposed};
+use super::sampling::{self, Taps};
 use super::{InferCx, OpDef, OpError, compose, conv, invalid, spatial};
 use crate::ir::{Attrs, Dim, show_shape};
 use crate::lower::{Layout, LowerCx, Refusal};
-use crate::qnn::graph::{Param, TensorId};
+use crate::qnn::graph::{Param, QnnType, TensorId};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
     OpDef::new("GridSample", infer_grid_sample).lower(lower_grid_sample),
     OpDef::new("AffineGrid", infer_affine_grid).lower(lower_affine_grid),
-    OpDef::new("DeformConv", infer_deform_conv),
     OpDef::new("Col2Im", infer_col2im).lower(lower_col2im),
 ];
 
@@ -40,13 +40,21 @@ fn infer_grid_sample(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     Ok(())
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Sampling {
+    Linear,
+    Nearest,
+    Cubic,
+}
+
 fn lower_grid_sample(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     conv::check_float(cx, 0)?;
     let attrs = cx.attrs();
     let mode = match attrs.str_or("mode", "linear") {
-        "bilinear" | "linear" => 0,
-        "nearest" => 1,
-        other => return Err(Refusal::form(format!("attribute mode is {other:?}; the HTP samples linear and nearest"))),
+        "bilinear" | "linear" => Sampling::Linear,
+        "nearest" => Sampling::Nearest,
+        "bicubic" | "cubic" => Sampling::Cubic,
+        other => return Err(Refusal::form(format!("attribute mode is {other:?}"))),
     };
     let padding = match attrs.str_or("padding_mode", "zeros") {
         "zeros" => 0,
@@ -55,12 +63,19 @@ fn lower_grid_sample(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         other => return Err(Refusal::form(format!("attribute padding_mode is {other:?}"))),
     };
     let align = attrs.int_or("align_corners", 0) != 0;
-    if cx.rank(0)? != 4 {
-        return Err(Refusal::form(format!("GridSample of rank {}; the HTP samples images, rank 4", cx.rank(0)?)));
+    let rank = cx.rank(0)?;
+    if rank != 4 || mode == Sampling::Cubic {
+        if padding == 2 {
+            return Err(Refusal::form(format!(
+                "padding_mode is reflection for mode {:?} and rank {rank}; the HTP reflects in linear images",
+                attrs.str_or("mode", "linear")
+            )));
+        }
+        return gather_grid(cx, mode, padding == 0, align);
     }
     let x = spatial::channel_last(cx, 0)?;
     let mut grid = cx.input(1)?;
-    if mode == 1 {
+    if mode == Sampling::Nearest {
         let shape = cx.shape(0)?;
         grid = snapped(cx, grid, [shape[3], shape[2]], align);
     }
@@ -69,9 +84,69 @@ fn lower_grid_sample(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         "GridSample",
         &[x, grid],
         &[y],
-        &[("align_corners", Param::bool(align)), ("mode", Param::u32(mode)), ("padding_mode", Param::u32(padding))],
+        &[
+            ("align_corners", Param::bool(align)),
+            ("mode", Param::u32(u32::from(mode == Sampling::Nearest))),
+            ("padding_mode", Param::u32(padding)),
+        ],
     );
     Ok(())
+}
+
+/// What the HTP's GridSample does not do: volumes, and cubic convolution.
+fn gather_grid(cx: &mut LowerCx<'_, '_>, mode: Sampling, zeros: bool, align: bool) -> Result<(), Refusal> {
+    let (shape, grid_shape) = (cx.shape(0)?, cx.shape(1)?);
+    spatial::check_spatial(shape.len())?;
+    let sizes = &shape[2..];
+    let (batch, channels) = (shape[0], shape[1]);
+    let places: usize = grid_shape[1..grid_shape.len() - 1].iter().product();
+    let samples = batch * places;
+    if mode == Sampling::Cubic && sizes.len() > 2 || samples.saturating_mul(channels) > 1 << 24 {
+        return Err(Refusal::form(format!(
+            "GridSample of rank {} at {samples} positions; images of rank 4 are sampled",
+            shape.len()
+        )));
+    }
+    let grid = cx.input(1)?;
+    let grid = cx.reshape(grid, &[samples as u32, sizes.len() as u32]);
+    let mut axes = vec![];
+    for (i, &size) in sizes.iter().enumerate() {
+        // Coordinates stand innermost first.
+        let at = (sizes.len() - 1 - i) as u32;
+        let column = compose::slice(cx, grid, 1, at, at + 1);
+        let column = cx.reshape(column, &[samples as u32]);
+        let middle = (size as f32 - 1.0) / 2.0;
+        let scaled = compose::scale(cx, column, if align { middle } else { size as f32 / 2.0 });
+        let middle = cx.float_scalar(middle);
+        let position = compose::add(cx, scaled, middle);
+        let (first, weights) = match mode {
+            Sampling::Nearest => {
+                let whole = compose::unary(cx, "ElementWiseRound", position);
+                (cx.cast(whole, QnnType::INT_32), vec![None])
+            }
+            Sampling::Linear => {
+                let (whole, rest) = sampling::split(cx, position);
+                (whole, sampling::linear(cx, rest))
+            }
+            Sampling::Cubic => {
+                let (whole, rest) = sampling::split(cx, position);
+                let one = cx.i32_constant(&[1], &[-1]);
+                (compose::add(cx, whole, one), sampling::cubic(cx, rest, -0.75))
+            }
+        };
+        axes.push(Taps { first, weights, size: size as u32 });
+    }
+    let space: usize = sizes.iter().product();
+    let image = cx.ordered(0, &Layout::channel_last(shape.len()))?;
+    let table = cx.reshape(image, &[(batch * space) as u32, channels as u32]);
+    let base = if batch > 1 {
+        let starts: Vec<i32> = (0..batch).flat_map(|b| std::iter::repeat_n((b * space) as i32, places)).collect();
+        Some(cx.i32_constant(&[samples as u32], &starts))
+    } else {
+        None
+    };
+    let y = sampling::sample(cx, table, base, &axes, zeros);
+    spatial::give_channel_last(cx, 0, y)
 }
 
 /// The grid moved to the nearest pixel centres of an image of these sizes (the innermost first): ONNX rounds halves to
@@ -138,13 +213,6 @@ fn lower_affine_grid(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let base = cx.float_constant(&[1, points as u32, sizes.len() as u32 + 1], &base);
     let grid = compose::matmul(cx, base, theta, true);
     compose::give(cx, 0, grid)
-}
-
-fn infer_deform_conv(cx: &mut InferCx<'_>) -> Result<(), OpError> {
-    let (x, w) = (cx.ty(0)?, cx.shape(1)?);
-    let shape = conv::conv_shape(&cx.node.attrs, &x.shape, w)?;
-    cx.set(0, x.dtype, shape);
-    Ok(())
 }
 
 /// One number per spatial axis of Col2Im, each in `low..=2^24`.

@@ -23,6 +23,7 @@ const FAMILIES: &[&[OpDef]] = &[
     super::einsum::OPS,
     super::conv::OPS,
     super::conv_transpose::OPS,
+    super::deform_conv::OPS,
     super::causal_conv::OPS,
     super::pool::OPS,
     super::resize::OPS,
