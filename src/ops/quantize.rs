@@ -7,6 +7,7 @@ use crate::lower::{Layout, LowerCx, Refusal};
 
 mod grain;
 mod integer;
+mod small_float;
 
 pub(super) use grain::Grain;
 pub(super) use integer::{infer_conv_integer, infer_matmul_integer, infer_qlinear_conv, infer_qlinear_matmul};
@@ -98,8 +99,7 @@ fn infer_dynamic(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Real values of a quantised constant: `(x - zero point) * scale`, in 32-bit floats. `None` for types whose values are
-/// not integers, and when the shapes do not fit.
+/// Real values of a quantised constant: `(x - zero point) * scale`, in 32-bit floats. `None` when the shapes do not fit.
 pub(super) fn dequantised(
     x: &Tensor,
     scale: &Tensor,
@@ -110,13 +110,13 @@ pub(super) fn dequantised(
 ) -> Option<Vec<f32>> {
     let dims = |t: &Tensor| -> Shape { t.shape().iter().map(|&d| d.into()).collect() };
     let grain = Grain::of(&dims(x), &dims(scale), attrs, version, domain).ok()?;
-    let scales = scale.to_f32s()?;
-    let zeros = zero.map(Tensor::to_i128s).map_or(Some(vec![0]), |z| z)?;
+    let scales: Vec<f32> = small_float::values(scale)?.into_iter().map(|v| v as f32).collect();
+    let zeros = zero.map(small_float::values).map_or(Some(vec![0.0]), |z| z)?;
     if zeros.len() != 1 && zeros.len() != scales.len() {
         return None;
     }
     let index = grain.index(x.shape());
-    let values = x.to_i128s()?;
+    let values = small_float::values(x)?;
     values
         .iter()
         .enumerate()

@@ -3,7 +3,7 @@
 use super::{InferCx, OpDef, OpError, compose, invalid};
 use crate::ir::{DataType, Dim, Shape, Tensor, show_shape};
 use crate::lower::{LowerCx, Refusal};
-use crate::qnn::graph::TensorId;
+use crate::qnn::graph::{QnnType, TensorId};
 
 mod activation;
 mod gru;
@@ -118,6 +118,26 @@ struct Direction {
     h: Option<TensorId>,
     activations: Vec<Activation>,
     clip: Option<f32>,
+    /// Per step in the order of computation, `[N, 1]`: does it lie within the sequence? Absent: all do.
+    within: Option<Vec<TensorId>>,
+}
+
+impl Direction {
+    /// The state after step `t`: the new one, or the old one behind the end of the sequence.
+    fn state(&self, cx: &mut LowerCx<'_, '_>, t: usize, new: TensorId, old: Option<TensorId>) -> TensorId {
+        let Some(within) = self.within.as_ref().and_then(|w| w.get(t)).copied() else { return new };
+        match old {
+            Some(old) => compose::select(cx, within, new, old),
+            None => keep_or_zero(cx, within, new),
+        }
+    }
+}
+
+/// `t` where the condition (`[N, 1]`) holds, else 0.
+fn keep_or_zero(cx: &mut LowerCx<'_, '_>, condition: TensorId, t: TensorId) -> TensorId {
+    let dims = cx.dims(t);
+    let zero = cx.float_constant(&dims, &vec![0.0; dims.iter().product::<u32>() as usize]);
+    compose::select(cx, condition, t, zero)
 }
 
 /// A matrix of weights `[out, in]`.
@@ -204,17 +224,25 @@ fn initial(cx: &mut LowerCx<'_, '_>, i: usize, index: usize, layout: i64) -> Res
     Ok(Some(cx.reshape(t, &dims)))
 }
 
-/// Refuses sequences that end early.
-fn check_lengths(cx: &LowerCx<'_, '_>, steps: usize) -> Result<(), Refusal> {
+/// Per step: does it lie within the sequence? `[N, 1]` each; `None` if all sequences have full length.
+fn within_lengths(cx: &mut LowerCx<'_, '_>, steps: usize, batch: usize) -> Result<Option<Vec<TensorId>>, Refusal> {
     if !cx.has(4) {
-        return Ok(());
+        return Ok(None);
     }
-    let lengths = cx.need_ints(4, "sequence_lens")?;
-    match lengths.iter().find(|&&l| l != steps as i64) {
-        None => Ok(()),
-        Some(l) => Err(Refusal::form(format!("sequence_lens holds {l}, and the sequences have {steps} steps"))
-            .fix("leave sequence_lens out and feed sequences of full length")),
+    if let Some(lengths) = cx.constant(4).and_then(Tensor::to_i64s)
+        && lengths.iter().all(|&l| l >= steps as i64)
+    {
+        return Ok(None);
     }
+    let lengths = cx.input(4)?;
+    let lengths = cx.cast(lengths, QnnType::INT_32);
+    let lengths = cx.reshape(lengths, &[batch as u32, 1]);
+    let mut within = vec![];
+    for step in 0..steps {
+        let step = cx.i32_constant(&[1], &[step as i32]);
+        within.push(compose::compare(cx, "ElementWiseGreater", lengths, step));
+    }
+    Ok(Some(within))
 }
 
 fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
@@ -234,7 +262,7 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
         ))
         .fix("run the model on shorter pieces of the sequence, and feed the state back"));
     }
-    check_lengths(cx, steps)?;
+    let within = within_lengths(cx, steps, batch)?;
     let activations = activation::of_node(cx.attrs(), kind.activations, count)?;
     let clip = cx.attrs().float("clip").filter(|c| *c > 0.0);
     let x = {
@@ -260,9 +288,20 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
         }
         let pieces = pieces.into_iter().map(|p| cx.reshape(p, &[batch as u32, rows_count as u32])).collect();
         let h = initial(cx, 5, index, layout)?;
-        let direction = Direction { index, hidden, steps: pieces, recurrent, recurrent_bias, h, activations, clip };
+        let within = within.as_ref().map(|w| {
+            let mut w = w.clone();
+            if reverse {
+                w.reverse();
+            }
+            w
+        });
+        let direction =
+            Direction { index, hidden, steps: pieces, recurrent, recurrent_bias, h, activations, clip, within };
         let (mut h, c) = (kind.run)(cx, &direction)?;
         last.push(h[h.len() - 1]);
+        if let Some(within) = &direction.within {
+            h = h.into_iter().zip(within).map(|(h, w)| keep_or_zero(cx, *w, h)).collect();
+        }
         cells.extend(c);
         if reverse {
             h.reverse();

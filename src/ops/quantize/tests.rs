@@ -112,3 +112,10 @@ fn convolutions() {
     let n = node("ConvInteger", 10).input(DataType::U8, &[1, 1, 3, 3]).input(DataType::U8, &[1, 1, 2, 2]);
     assert_eq!(n.int_list("pads", &[1, 1, 1, 1]).types(), ["int32[1, 1, 4, 4]"]);
 }
+
+#[test]
+fn weights_in_8_bit_floats() {
+    let x = Tensor::from_raw(DataType::F8E4M3FN, vec![3], bytes::Bytes::from_static(&[0x38, 0xb8, 0x40])).unwrap();
+    let n = node("DequantizeLinear", 19).constant(x).floats(&[], &[0.5]);
+    assert_eq!(n.fold().unwrap()[0].to_f32s().unwrap(), [0.5, -0.5, 1.0]);
+}

@@ -23,7 +23,7 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     };
     let mut h = d.h;
     let mut states = vec![];
-    for &z in &d.steps {
+    for (t, &z) in d.steps.iter().enumerate() {
         let pieces = compose::split(cx, z, 1, &[2 * size, size]);
         let (gates, own) = (pieces[0], pieces[1]);
         let (gates, hidden_product) = match (h, &parts) {
@@ -62,6 +62,7 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
             }
             None => fresh,
         };
+        let state = d.state(cx, t, state, h);
         states.push(state);
         h = Some(state);
     }

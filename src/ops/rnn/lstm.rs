@@ -27,7 +27,7 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     };
     let size = d.hidden as u32;
     let mut states = vec![];
-    for &z in &d.steps {
+    for (t, &z) in d.steps.iter().enumerate() {
         let z = recur(cx, z, h, d.recurrent);
         let (input, mut output, forget, candidate);
         if let Some(p) = &peepholes {
@@ -38,14 +38,14 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
             candidate = parts[3];
         } else {
             let parts = compose::split(cx, z, 1, &[3 * size, size]);
-            let t = clipped(cx, parts[0], d.clip);
-            let gates = f.apply(cx, t);
+            let z = clipped(cx, parts[0], d.clip);
+            let gates = f.apply(cx, z);
             let gates = compose::split_evenly(cx, gates, 1, 3);
             (input, output, forget) = (gates[0], gates[1], gates[2]);
             candidate = parts[1];
         }
-        let t = clipped(cx, candidate, d.clip);
-        let candidate = g.apply(cx, t);
+        let candidate = clipped(cx, candidate, d.clip);
+        let candidate = g.apply(cx, candidate);
         let fresh = compose::mul(cx, input, candidate);
         let cell = match c {
             Some(c) => {
@@ -65,6 +65,7 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
         }
         let squashed = act_h.apply(cx, cell);
         let state = compose::mul(cx, output, squashed);
+        let (state, cell) = (d.state(cx, t, state, h), d.state(cx, t, cell, c));
         states.push(state);
         (h, c) = (Some(state), Some(cell));
     }

@@ -11,10 +11,11 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     };
     let mut h = d.h;
     let mut states = vec![];
-    for &z in &d.steps {
+    for (t, &z) in d.steps.iter().enumerate() {
         let z = recur(cx, z, h, d.recurrent);
         let z = clipped(cx, z, d.clip);
         let state = f.apply(cx, z);
+        let state = d.state(cx, t, state, h);
         states.push(state);
         h = Some(state);
     }

@@ -149,18 +149,48 @@ fn one_step_makes_few_ops() {
 
 #[test]
 fn what_is_wrong_or_refused() {
-    let n = || node("LSTM", 14).int("hidden_size", 2).float(&[3, 1, 3]).float(&[1, 8, 3]).float(&[1, 8, 2]);
+    let n = node("LSTM", 14).int("hidden_size", 2).float(&[3, 1, 3]).float(&[1, 8, 3]).float(&[1, 8, 2]);
     assert_eq!(
-        n().text("direction", "sideways").error(),
+        n.text("direction", "sideways").error(),
         "attribute direction is \"sideways\"; it must be forward, reverse or bidirectional"
     );
     let wrong = node("LSTM", 14).int("hidden_size", 2).float(&[3, 1, 3]).float(&[1, 6, 3]).float(&[1, 8, 2]);
     assert_eq!(wrong.error(), "input 1 (W) is [1, 6, 3]: dimension 1 must be 8");
-    let lens = |v: &[i64]| n().omit().ints(v);
-    assert!(lens(&[3]).lower().is_ok());
-    assert_eq!(lens(&[2]).refusal(), "sequence_lens holds 2, and the sequences have 3 steps");
-    let run_time = n().omit().input(DataType::I32, &[1]);
-    assert!(run_time.refusal().contains("not a constant"));
     let long = node("LSTM", 14).int("hidden_size", 2).float(&[600, 1, 3]).float(&[1, 8, 3]).float(&[1, 8, 2]);
     assert!(long.refusal().contains("600 cells"));
+}
+
+#[test]
+fn sequences_that_end_early() {
+    let given = |op: &str, gates: usize, lengths: Option<&[i64]>| {
+        let n = node(op, 14).int("hidden_size", 2).text("direction", "bidirectional").float(&[3, 2, 3]);
+        let n = weights(n, &[2, gates * 2, 3], -0.3, 7);
+        let n = weights(n, &[2, gates * 2, 2], -0.2, 5).omit();
+        match lengths {
+            Some(l) => n.constant(crate::ir::Tensor::from_i64(vec![2], l)),
+            None => n.input(DataType::I32, &[2]),
+        }
+    };
+    let x = saw(18, -0.6, 0.2, 7);
+    let states = |n| weights(weights(n, &[2, 2, 2], 0.1, 7), &[2, 2, 2], -0.1, 7).outputs(3);
+    let all = [
+        -0.083934, 0.103519, -0.008241, 0.029306, 0.084934, 0.042662, 0.058252, 0.042814, -0.095192, 0.045068,
+        -0.032547, -0.005872, 0.042075, -0.019597, -0.027212, -0.042741, 0.0, 0.0, 0.022073, -0.027545, 0.0, 0.0,
+        -0.016582, -0.07276,
+    ];
+    let last = [-0.095192, 0.045068, 0.022073, -0.027545, 0.084934, 0.042662, 0.058252, 0.042814];
+    let cell = [-0.169011, 0.080835, 0.046804, -0.058431, 0.179252, 0.090267, 0.119817, 0.092622];
+    let run_time = states(given("LSTM", 4, None)).run(&[x.clone(), vec![2.0, 3.0]]);
+    let constant = states(given("LSTM", 4, Some(&[2, 3]))).run(std::slice::from_ref(&x));
+    for y in [run_time, constant] {
+        assert_close(&y[0], &all, 1e-5);
+        assert_close(&y[1], &last, 1e-5);
+        assert_close(&y[2], &cell, 1e-5);
+    }
+    let y = given("GRU", 3, None).outputs(2).run(&[x.clone(), vec![2.0, 3.0]]);
+    let last = [-0.056442, -0.081748, 0.044126, 0.053406, 0.010095, -0.071276, 0.014494, -0.093305];
+    assert_close(&y[1], &last, 1e-5);
+    assert_close(&y[0][16..20], &[0.0, 0.0, 0.044126, 0.053406], 1e-5);
+    let full = given("GRU", 3, Some(&[3, 3])).lower().unwrap();
+    assert!(!op_types(&full).contains(&"ElementWiseSelect"));
 }
