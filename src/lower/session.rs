@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Layout, LowerCx, Refusal, keeps_order, regroup};
+use super::{Layout, LowerCx, Refusal, faults, keeps_order, regroup};
 use crate::ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnTensor, QnnType, Quant, StaticData, TensorId, TensorKind};
 use crate::verdict::codes;
@@ -178,6 +178,7 @@ impl<'a> Lowering<'a> {
                 self.qnn.inputs.push(*t);
             }
         }
+        faults::avoid(&mut self.qnn);
         self.qnn
     }
 

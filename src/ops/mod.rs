@@ -64,7 +64,7 @@ mod spatial;
 #[cfg(test)]
 // Tests fail by panicking, and not every family uses every helper.
 #[allow(dead_code, clippy::unwrap_used, clippy::panic)]
-mod testing;
+pub(crate) mod testing;
 mod tile_expand;
 mod topk_argmax;
 mod transpose;
