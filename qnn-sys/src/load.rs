@@ -4,8 +4,8 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 use crate::bindings::{
-    Qnn_Version_t, QnnInterface_GetProvidersFn_t, QnnInterface_Provider_t, QnnInterface_Table_t,
-    QnnSystemInterface_GetProvidersFn_t, QnnSystemInterface_Provider_t, QnnSystemInterface_Table_t,
+    Qnn_ErrorHandle_t, Qnn_Version_t, QnnInterface_Provider_t, QnnInterface_Table_t, QnnSystemInterface_Provider_t,
+    QnnSystemInterface_Table_t,
 };
 
 /// Entries of the table up to core API 2.38; from 2.39 on it has [`ENTRIES`].
@@ -68,25 +68,9 @@ pub struct Interface {
 impl Interface {
     /// Opens the backend library at `path`.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let library = open(path)?;
-        let symbol = "QnnInterface_getProviders";
         // SAFETY: the symbol has this type in every QNN backend library.
-        let get = unsafe { library.get::<QnnInterface_GetProvidersFn_t>(symbol.as_bytes()) }
-            .map_err(|_| LoadError::NotQnn { path: path.into(), symbol })?;
-        let absent = |code, count| LoadError::NoProvider { path: path.into(), code, count };
-        let get = (*get).ok_or_else(|| absent(0, 0))?;
-        let (mut list, mut count) = (std::ptr::null_mut(), 0u32);
-        // SAFETY: both pointers are to live locals.
-        let code = unsafe { get(&raw mut list, &raw mut count) };
-        if code != 0 || count == 0 || list.is_null() {
-            return Err(absent(code, count));
-        }
-        // SAFETY: the list has `count` pointers to providers, which live as long as the library.
-        let first = unsafe { *list };
-        if first.is_null() {
-            return Err(absent(code, count));
-        }
-        // SAFETY: as above; these members have not moved since 2.7.
+        let (library, first) = unsafe { first_provider::<QnnInterface_Provider_t>(path, "QnnInterface_getProviders")? };
+        // SAFETY: the provider lives as long as the library; these members have not moved since 2.7.
         let head = unsafe { *first };
         let core = Version::from(head.apiVersion.coreApiVersion);
         if core.major != 2 || !KNOWN_MINORS.contains(&core.minor) {
@@ -129,26 +113,11 @@ pub struct SystemInterface {
 
 impl SystemInterface {
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let library = open(path)?;
-        let symbol = "QnnSystemInterface_getProviders";
         // SAFETY: the symbol has this type in every libQnnSystem.
-        let get = unsafe { library.get::<QnnSystemInterface_GetProvidersFn_t>(symbol.as_bytes()) }
-            .map_err(|_| LoadError::NotQnn { path: path.into(), symbol })?;
-        let absent = |code, count| LoadError::NoProvider { path: path.into(), code, count };
-        let get = (*get).ok_or_else(|| absent(0, 0))?;
-        let (mut list, mut count) = (std::ptr::null_mut(), 0u32);
-        // SAFETY: both pointers are to live locals.
-        let code = unsafe { get(&raw mut list, &raw mut count) };
-        if code != 0 || count == 0 || list.is_null() {
-            return Err(absent(code, count));
-        }
-        // SAFETY: the list has `count` pointers to providers; the first eight entries of the table exist in every
-        // version from 1.11 on.
-        let provider: *const QnnSystemInterface_Provider_t = unsafe { *list };
-        if provider.is_null() {
-            return Err(absent(code, count));
-        }
-        // SAFETY: as above.
+        let (library, provider) =
+            unsafe { first_provider::<QnnSystemInterface_Provider_t>(path, "QnnSystemInterface_getProviders")? };
+        // SAFETY: the provider lives as long as the library; the first eight entries of the table exist in every version
+        // from 1.11 on.
         let (version, table) = unsafe { (Version::from((*provider).systemApiVersion), (*provider).table) };
         if version.major != 1 || version.minor < 11 {
             return Err(LoadError::Version { path: path.into(), found: version });
@@ -160,6 +129,36 @@ impl SystemInterface {
     pub fn table(&self) -> &QnnSystemInterface_Table_t {
         &self.table
     }
+}
+
+/// Opens the library at `path` and asks its function `symbol` for its providers: the first of them, never NULL. It lives
+/// as long as the library.
+///
+/// # Safety
+/// The function must take a list of providers of type `P` and their number to fill in, and return an error code.
+unsafe fn first_provider<P>(
+    path: &Path,
+    symbol: &'static str,
+) -> Result<(libloading::os::unix::Library, *const P), LoadError> {
+    type GetProviders<P> = Option<unsafe extern "C" fn(*mut *mut *const P, *mut u32) -> Qnn_ErrorHandle_t>;
+    let library = open(path)?;
+    // SAFETY: the caller says that this is the symbol's type.
+    let get = unsafe { library.get::<GetProviders<P>>(symbol.as_bytes()) }
+        .map_err(|_| LoadError::NotQnn { path: path.into(), symbol })?;
+    let absent = |code, count| LoadError::NoProvider { path: path.into(), code, count };
+    let get = (*get).ok_or_else(|| absent(0, 0))?;
+    let (mut list, mut count) = (std::ptr::null_mut(), 0u32);
+    // SAFETY: both pointers are to live locals.
+    let code = unsafe { get(&raw mut list, &raw mut count) };
+    if code != 0 || count == 0 || list.is_null() {
+        return Err(absent(code, count));
+    }
+    // SAFETY: the list has `count` pointers to providers.
+    let first = unsafe { *list };
+    if first.is_null() {
+        return Err(absent(code, count));
+    }
+    Ok((library, first))
 }
 
 fn open(path: &Path) -> Result<libloading::os::unix::Library, LoadError> {

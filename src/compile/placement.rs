@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::ir::{Graph, Node, NodeId, ValueId};
+use crate::ir::{Graph, NodeId, ValueId};
 use crate::place::{Placed, Solution};
 use crate::qnn::cost;
 use crate::report::{Backend, Ddr, Evidence, Io, IoKind, NodePlacement, Partition, QnnOpRef, Totals};
@@ -15,12 +15,6 @@ pub struct UserNode {
     pub op_type: String,
     /// "" is ai.onnx.
     pub domain: String,
-}
-
-/// The names of the user's nodes that `node` stands for.
-fn origins(node: &Node) -> impl Iterator<Item = &str> {
-    let own = node.origin.nodes.is_empty().then_some(node.name.as_str());
-    node.origin.nodes.iter().map(String::as_str).chain(own)
 }
 
 /// One row per user's node. `graph` is the graph after all passes and `solution` its placement; a user's node that no
@@ -37,7 +31,7 @@ pub fn nodes(user: &[UserNode], graph: &Graph, solution: &Solution, evidence: Ev
         if !on_host && !partition_of.contains_key(&id) {
             continue;
         }
-        for name in origins(node) {
+        for name in node.user_nodes() {
             let i = *at.entry(name.into()).or_insert_with(|| {
                 // A node out of the body of an If or a Loop that was inlined.
                 rows.push(row(&UserNode {
@@ -142,7 +136,7 @@ pub fn data_dependent(found: &[(NodeId, String)]) -> BTreeMap<NodeId, Vec<Reason
 pub fn user_nodes(model: &crate::onnx::Model) -> Vec<UserNode> {
     let mut nodes: Vec<UserNode> = vec![];
     for (_, node) in model.graph.nodes() {
-        for name in origins(node) {
+        for name in node.user_nodes() {
             // Nodes that were inlined from one call stand next to each other.
             if nodes.last().is_some_and(|last| last.name == name) {
                 continue;

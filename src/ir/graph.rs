@@ -66,6 +66,12 @@ impl Node {
         self.domain.is_empty() && self.op_type == op_type
     }
 
+    /// The names of the user's nodes that it stands for.
+    pub fn user_nodes(&self) -> impl Iterator<Item = &str> {
+        let own = self.origin.nodes.is_empty().then_some(self.name.as_str());
+        self.origin.nodes.iter().map(String::as_str).chain(own)
+    }
+
     pub fn input(&self, i: usize) -> Option<ValueId> {
         self.inputs.get(i).copied().flatten()
     }
@@ -221,22 +227,6 @@ impl Graph {
             }
         }
         out
-    }
-
-    /// Makes every reader of `from`, and the graph's outputs, read `to` instead.
-    pub fn replace_uses(&mut self, from: ValueId, to: ValueId) {
-        for node in self.nodes.iter_mut().flatten() {
-            for v in node.inputs.iter_mut().flatten().chain(&mut node.captures) {
-                if *v == from {
-                    *v = to;
-                }
-            }
-        }
-        for v in &mut self.outputs {
-            if *v == from {
-                *v = to;
-            }
-        }
     }
 
     /// Makes the readers of `old` read `new`; `readers` are all of them, as [`Graph::consumers`] has them. A graph output

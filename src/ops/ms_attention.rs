@@ -9,7 +9,7 @@ mod grouped;
 mod multi_head;
 mod plain;
 
-use super::attention::core::{MASKED, ones};
+use super::attention::core::{Heads, MASKED, Mask, attend, join_heads, ones};
 use super::attention::rotary::{self, Rotary};
 use super::compose;
 
@@ -175,6 +175,25 @@ fn lower_rotary(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         rotary::rotate(cx, x, cos, sin, interleaved)
     };
     compose::give(cx, 0, y)
+}
+
+/// Output 0 is the attention of these heads, scaled by the attribute `scale` or by one over the root of their size.
+fn give_attended(cx: &mut LowerCx<'_, '_>, h: Heads, softcap: f32, mask: &Mask) -> Result<(), Refusal> {
+    let size = cx.dims(h.q)[3];
+    let scale = cx.attrs().float("scale").filter(|s| *s != 0.0).unwrap_or_else(|| 1.0 / (size as f32).sqrt());
+    let done = attend(cx, h, scale, softcap, mask);
+    let y = join_heads(cx, done.y);
+    compose::give(cx, 0, y)
+}
+
+/// Outputs 1 and 2, where they are asked for, are the keys and the values.
+fn give_cache(cx: &mut LowerCx<'_, '_>, h: Heads) -> Result<(), Refusal> {
+    for (slot, t) in [(1, h.k), (2, h.v)] {
+        if cx.wants(slot) {
+            compose::give(cx, slot, t)?;
+        }
+    }
+    Ok(())
 }
 
 /// Rows `at` (`[B or 1, S]`) of the table in input `i`, with an axis for heads: `[B, 1, S, columns]` with heads first,

@@ -183,10 +183,10 @@ fn settle(graph: &mut Graph, consumers: &mut Vec<Vec<(NodeId, usize)>>, patch: &
 
 fn origin_names(graph: &Graph, nodes: &[NodeId]) -> Vec<String> {
     let mut names: Vec<String> = vec![];
-    for id in nodes {
-        let node = graph.node(*id);
-        let own = if node.origin.nodes.is_empty() { vec![node.name.clone()] } else { node.origin.nodes.clone() };
-        names.extend(own.into_iter().filter(|n| !names.contains(n)).collect::<Vec<_>>());
+    for name in nodes.iter().flat_map(|id| graph.node(*id).user_nodes()) {
+        if !names.iter().any(|n| n == name) {
+            names.push(name.into());
+        }
     }
     names
 }

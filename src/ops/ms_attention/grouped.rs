@@ -3,10 +3,10 @@
 //! How much of the buffer is filled is known at run time only: `past = max(0, seqlens_k + 1 - S)`. New keys go to rows
 //! `past..past + S`, and query `i` attends rows up to `past + i`. What lies behind is never attended.
 
-use super::{heads, ranked, refuse_input};
+use super::{give_attended, give_cache, heads, ranked, refuse_input};
 use crate::ir::{Dim, show_shape};
 use crate::lower::{LowerCx, Refusal};
-use crate::ops::attention::core::{Heads, Known, Mask, attend, join_heads, ones, split_heads};
+use crate::ops::attention::core::{Heads, Known, Mask, ones, split_heads};
 use crate::ops::attention::rotary;
 use crate::ops::{InferCx, OpError, compose, invalid};
 use crate::qnn::graph::{Param, QnnType, TensorId};
@@ -87,17 +87,8 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     } else {
         None
     };
-    let size = cx.dims(h.q)[3];
-    let scale = cx.attrs().float("scale").filter(|s| *s != 0.0).unwrap_or_else(|| 1.0 / (size as f32).sqrt());
-    let done = attend(cx, h, scale, cx.attrs().float_or("softcap", 0.0), &mask);
-    let y = join_heads(cx, done.y);
-    compose::give(cx, 0, y)?;
-    for (slot, t) in [(1, h.k), (2, h.v)] {
-        if cx.wants(slot) {
-            compose::give(cx, slot, t)?;
-        }
-    }
-    Ok(())
+    give_attended(cx, h, cx.attrs().float_or("softcap", 0.0), &mask)?;
+    give_cache(cx, h)
 }
 
 /// Rows filled before this step, `[B, 1, 1, 1]`.

@@ -1,9 +1,9 @@
 //! com.microsoft MultiHeadAttention: projections were made before.
 
-use super::{divided, heads, padding, ranked, refuse_input};
+use super::{divided, give_attended, give_cache, heads, padding, ranked, refuse_input};
 use crate::ir::{Dim, show_shape};
 use crate::lower::{LowerCx, Refusal};
-use crate::ops::attention::core::{Heads, Known, Mask, attend, join_heads, split_heads};
+use crate::ops::attention::core::{Heads, Known, Mask, split_heads};
 use crate::ops::{InferCx, OpError, compose, invalid};
 use crate::qnn::graph::TensorId;
 
@@ -135,14 +135,6 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         let b = cx.input(5)?;
         mask.add(cx, b);
     }
-    let scale = cx.attrs().float("scale").filter(|s| *s != 0.0).unwrap_or_else(|| 1.0 / (d[3] as f32).sqrt());
-    let done = attend(cx, h, scale, 0.0, &mask);
-    let y = join_heads(cx, done.y);
-    compose::give(cx, 0, y)?;
-    for (slot, t) in [(1, h.k), (2, h.v)] {
-        if cx.wants(slot) {
-            compose::give(cx, slot, t)?;
-        }
-    }
-    Ok(())
+    give_attended(cx, h, 0.0, &mask)?;
+    give_cache(cx, h)
 }

@@ -1,9 +1,9 @@
 //! com.microsoft Attention: the projections are part of the op.
 
-use super::{divided, heads, padding, ranked, refuse_input};
+use super::{divided, give_attended, heads, padding, ranked, refuse_input};
 use crate::ir::Dim;
 use crate::lower::{LowerCx, Refusal};
-use crate::ops::attention::core::{Heads, Known, Mask, attend, join_heads, split_heads};
+use crate::ops::attention::core::{Heads, Known, Mask, split_heads};
 use crate::ops::{InferCx, OpError, compose, invalid};
 use crate::qnn::graph::TensorId;
 
@@ -96,11 +96,7 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         let b = cx.input(5)?;
         mask.add(cx, b);
     }
-    let size = cx.dims(q)[3];
-    let scale = cx.attrs().float("scale").filter(|s| *s != 0.0).unwrap_or_else(|| 1.0 / (size as f32).sqrt());
-    let done = attend(cx, Heads { q, k, v }, scale, 0.0, &mask);
-    let y = join_heads(cx, done.y);
-    compose::give(cx, 0, y)?;
+    give_attended(cx, Heads { q, k, v }, 0.0, &mask)?;
     if cx.wants(1) {
         let mut dims = vec![1];
         dims.extend(cx.dims(k));

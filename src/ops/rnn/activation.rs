@@ -2,6 +2,7 @@
 
 use crate::ir::Attrs;
 use crate::lower::{LowerCx, Refusal};
+use crate::ops::activation::softplus_of;
 use crate::ops::compose;
 use crate::qnn::graph::{Param, TensorId};
 
@@ -76,17 +77,7 @@ impl Activation {
                 let below = compose::add(cx, a, one);
                 compose::div(cx, t, below)
             }
-            // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|): no overflow.
-            Self::Softplus => {
-                let a = compose::unary(cx, "ElementWiseAbs", t);
-                let minus = compose::unary(cx, "ElementWiseNeg", a);
-                let e = compose::unary(cx, "ElementWiseExp", minus);
-                let one = cx.float_scalar(1.0);
-                let s = compose::add(cx, e, one);
-                let l = compose::unary(cx, "ElementWiseLog", s);
-                let r = compose::unary(cx, "Relu", t);
-                compose::add(cx, r, l)
-            }
+            Self::Softplus => softplus_of(cx, t),
             Self::Affine { alpha, beta } => {
                 let t = compose::scale(cx, t, alpha);
                 if beta == 0.0 {
