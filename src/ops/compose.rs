@@ -76,6 +76,20 @@ pub(crate) fn clamp(cx: &mut LowerCx<'_, '_>, t: TensorId, low: f32, high: f32) 
     cx.op_to("ReluMinMax", &[t], dtype, &dims, &clamp_params(low, high))
 }
 
+/// `e^t`. Below -88 and above 88 the HTP's own gives large numbers of either sign (QAIRT 2.47). In 16 bits the power is 0
+/// from -20 down and too large from 12 up, so what lies beyond is brought to these.
+pub(crate) fn exp(cx: &mut LowerCx<'_, '_>, t: TensorId) -> TensorId {
+    let t = if cx.float() == QnnType::FLOAT_16 { clamp(cx, t, -20.0, 12.0) } else { t };
+    unary(cx, "ElementWiseExp", t)
+}
+
+/// The angle whose tangent is `t`. From 16384 up the HTP's own gives large numbers of either sign (QAIRT 2.47); in 16
+/// bits the angle is that of 10000 from there on.
+pub(crate) fn atan(cx: &mut LowerCx<'_, '_>, t: TensorId) -> TensorId {
+    let t = if cx.float() == QnnType::FLOAT_16 { clamp(cx, t, -10000.0, 10000.0) } else { t };
+    unary(cx, "ElementWiseAtan", t)
+}
+
 /// `a` where `condition` holds, else `b`; the result has the type of `a`.
 pub(crate) fn select(cx: &mut LowerCx<'_, '_>, condition: TensorId, a: TensorId, b: TensorId) -> TensorId {
     let dims = broadcast_dims(&broadcast_dims(&cx.dims(condition), &cx.dims(a)), &cx.dims(b));

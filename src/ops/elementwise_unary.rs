@@ -11,7 +11,7 @@ pub const OPS: &[OpDef] = &[
     OpDef::new("Abs", infer_number).fold(fold_abs).lower(lower_abs),
     OpDef::new("Neg", infer_neg).fold(fold_neg).lower(lower_neg),
     OpDef::new("Sign", infer_number).fold(fold_sign).lower(lower_sign),
-    OpDef::new("Exp", elementwise::infer_float).fold(|cx| map(cx, f64::exp)).lower(|cx| unary(cx, "ElementWiseExp")),
+    OpDef::new("Exp", elementwise::infer_float).fold(|cx| map(cx, f64::exp)).lower(lower_exp),
     OpDef::new("Log", elementwise::infer_float)
         .fold(|cx| map(cx, f64::ln))
         .lower(|cx| float_op(cx, "ElementWiseLog", 4)),
@@ -37,7 +37,7 @@ pub const OPS: &[OpDef] = &[
         .lower(|cx| float_op(cx, "ElementWiseCos", 4)),
     OpDef::new("Atan", elementwise::infer_float)
         .fold(|cx| map(cx, f64::atan))
-        .lower(|cx| float_op(cx, "ElementWiseAtan", 4)),
+        .lower(|cx| float_composition(cx, compose::atan)),
     OpDef::new("Tan", elementwise::infer_float).fold(|cx| map(cx, f64::tan)).lower(trigonometric::tan),
     OpDef::new("Asin", elementwise::infer_float).fold(|cx| map(cx, f64::asin)).lower(trigonometric::asin),
     OpDef::new("Acos", elementwise::infer_float).fold(|cx| map(cx, f64::acos)).lower(trigonometric::acos),
@@ -218,6 +218,11 @@ fn lower_reciprocal(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 /// HTP has no Erf. `tanh(x p(x^2))` with this `p`, fitted to atanh(erf(x))/x, is within 6e-5 of erf, relatively; rounded
 /// to 16 bits at each step it stays within 1.4e-3, one and a half units in the last place.
 const ERF_AS_TANH: [f32; 3] = [1.128_313_9, 0.103_640_8, -0.001_615_15];
+
+fn lower_exp(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    elementwise::need_float(cx, 0)?;
+    elementwise::lower(cx, &[0], 5, |cx, ids| Ok(compose::exp(cx, ids[0])))
+}
 
 fn lower_erf(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     float_composition(cx, erf_of)

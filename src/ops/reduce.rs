@@ -267,7 +267,7 @@ fn reduce_float(cx: &mut LowerCx<'_, '_>, kind: Kind, x: TensorId, axes: &[usize
             }
             let max = compose::reduce_keep(cx, "ReduceMax", x, axes);
             let below = compose::sub(cx, x, max);
-            let e = compose::unary(cx, "ElementWiseExp", below);
+            let e = compose::exp(cx, below);
             let sum = compose::reduce_keep(cx, "ReduceSum", e, axes);
             let log = elementwise::unary_any_rank(cx, "ElementWiseLog", sum);
             compose::add(cx, log, max)

@@ -38,7 +38,7 @@ fn asin_of(cx: &mut LowerCx<'_, '_>, x: TensorId) -> TensorId {
     let product = compose::mul(cx, below, above);
     let root = compose::unary(cx, "ElementWiseSquareRoot", product);
     let ratio = compose::div(cx, x, root);
-    compose::unary(cx, "ElementWiseAtan", ratio)
+    compose::atan(cx, ratio)
 }
 
 pub(super) fn asin(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
@@ -53,9 +53,9 @@ pub(super) fn acos(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 }
 
 fn cosh_of(cx: &mut LowerCx<'_, '_>, x: TensorId) -> TensorId {
-    let up = compose::unary(cx, "ElementWiseExp", x);
+    let up = compose::exp(cx, x);
     let minus = compose::unary(cx, "ElementWiseNeg", x);
-    let down = compose::unary(cx, "ElementWiseExp", minus);
+    let down = compose::exp(cx, minus);
     let up = compose::scale(cx, up, 0.5);
     let down = compose::scale(cx, down, 0.5);
     compose::add(cx, up, down)
