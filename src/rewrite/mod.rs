@@ -11,6 +11,7 @@ mod hard_swish;
 mod merge_affine;
 mod norm;
 mod pattern;
+mod softplus_mish;
 #[cfg(test)]
 mod testing;
 
@@ -47,8 +48,15 @@ pub struct Rewrite {
 }
 
 /// Every rewrite, in the order in which they are tried.
-pub const ALL: &[Rewrite] =
-    &[gelu_erf::REWRITE, hard_swish::REWRITE, norm::REWRITE, conv_affine::REWRITE, merge_affine::REWRITE];
+pub const ALL: &[Rewrite] = &[
+    gelu_erf::REWRITE,
+    hard_swish::REWRITE,
+    softplus_mish::SOFTPLUS,
+    softplus_mish::MISH,
+    norm::REWRITE,
+    conv_affine::REWRITE,
+    merge_affine::REWRITE,
+];
 
 /// An input of a new node.
 #[derive(Clone, Debug)]
