@@ -8,6 +8,7 @@
 use super::session::{Lowering, MAX_RANK};
 use super::{Layout, LowerCx, Refusal};
 use crate::ir::{DataType, ValueId};
+use crate::ops::elementwise::merges_axes;
 use crate::qnn::graph::{Param, QnnType, TensorId};
 use crate::verdict::codes;
 
@@ -247,7 +248,7 @@ impl LowerCx<'_, '_> {
         }
         graph.nodes().filter(|(_, n)| n.reads().any(|r| r == v)).find_map(|(_, n)| {
             let renames = n.domain.is_empty() && RENAMING.contains(&n.op_type.as_str()) && n.input(0) == Some(v);
-            let Some(out) = n.output(0).filter(|_| renames) else {
+            let Some(out) = n.output(0).filter(|_| renames || merges_axes(n)) else {
                 return Some(format!("{} {:?}", n.op_name(), n.name));
             };
             let rank = graph.value(out).ty.tensor().map_or(0, |t| t.shape.len());

@@ -64,10 +64,7 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
         let why = format!("nothing but a conversion from {from} to {to}: the HTP turns NaN and infinity into numbers");
         return Err(Refusal::new(codes::VENDOR_FAULT, why).fix("convert on the CPU, which costs no hand-over"));
     }
-    let layout = cx.any_layout(0)?;
-    let x = cx.input_in(0, &layout)?;
-    let y = convert(cx, x, from, to)?;
-    cx.alias(0, y, layout)
+    elementwise::lower(cx, &[0], 5, |cx, ids| convert(cx, ids[0], from, to))
 }
 
 /// The QNN type in which an integer or boolean type can be computed with exactly; `None` for one that no Cast of the

@@ -2,12 +2,72 @@
 
 use super::{FoldCx, InferCx, OpError, broadcast, compose, invalid};
 use crate::ir::{DataType, Dim, Shape, Tensor, broadcast_indices, static_shape};
-use crate::lower::{LowerCx, Refusal};
+use crate::lower::{Layout, LowerCx, Refusal};
 use crate::qnn::graph::{Param, TensorId};
 use crate::verdict::codes;
 
 /// Elements up to which results are evaluated at compile time (unless all inputs are one repeated element).
 const FOLD_LIMIT: usize = 1 << 26;
+
+/// The largest rank of a tensor that the HTP holds.
+const MAX_RANK: usize = 5;
+
+/// Ops that are lowered with [`lower`] for floats: a value of a higher rank than the HTP holds may stand between them,
+/// since axes are merged.
+const MERGING: &[&str] = &[
+    "Abs",
+    "Add",
+    "And",
+    "Atan",
+    "Cast",
+    "Ceil",
+    "Clip",
+    "Cos",
+    "Div",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
+    "Floor",
+    "Gelu",
+    "Greater",
+    "GreaterOrEqual",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "Max",
+    "Mean",
+    "Min",
+    "Mish",
+    "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "Pow",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "Sum",
+    "Swish",
+    "Tanh",
+    "Where",
+    "Xor",
+];
+
+/// Does the op take operands of any rank, if they broadcast so that axes can be merged?
+pub(crate) fn merges_axes(node: &crate::ir::Node) -> bool {
+    node.domain.is_empty() && MERGING.contains(&node.op_type.as_str())
+}
 
 /// All inputs of the node that are given, by index.
 pub(super) fn given(node: &crate::ir::Node) -> Vec<usize> {
@@ -156,6 +216,12 @@ pub(super) fn lower(
     max_rank: usize,
     f: impl FnOnce(&mut LowerCx<'_, '_>, &[TensorId]) -> Result<TensorId, Refusal>,
 ) -> Result<(), Refusal> {
+    let shape = cx.out_shape(0)?;
+    if shape.len() > MAX_RANK {
+        let ids = merged_inputs(cx, inputs, max_rank)?;
+        let y = f(cx, &ids)?;
+        return cx.alias(0, y, Layout::identity(shape.len()));
+    }
     let (ids, layout) = match inputs {
         [one] => {
             let layout = cx.any_layout(*one)?;
@@ -163,7 +229,6 @@ pub(super) fn lower(
         }
         _ => cx.broadcast_inputs(inputs)?,
     };
-    let shape = cx.out_shape(0)?;
     let dims: Vec<u32> =
         if shape.is_empty() { vec![1] } else { layout.apply(&shape).iter().map(|&d| d as u32).collect() };
     let ids = merge_axes(cx, &ids, &dims, max_rank)?;
@@ -210,10 +275,35 @@ pub(super) fn merge_axes(
     if dims.len() <= max_rank {
         return Ok(ids.to_vec());
     }
-    let mut operands: Vec<Vec<u32>> = ids
-        .iter()
-        .map(|&t| {
-            let own = cx.dims(t);
+    let operands = merged_dims(ids.iter().map(|&t| cx.dims(t)).collect(), dims, max_rank)?;
+    let reshaped = ids.iter().zip(&operands).map(|(&t, d)| {
+        let own = cx.dims(t);
+        let same = d.len() >= own.len() && d.ends_with(&own) && d[..d.len() - own.len()].iter().all(|&n| n == 1);
+        if same { t } else { cx.reshape(t, d) }
+    });
+    Ok(reshaped.collect())
+}
+
+/// Inputs of a higher rank than the HTP holds, under dims of at most `max_rank` axes that broadcast in the same way.
+fn merged_inputs(cx: &mut LowerCx<'_, '_>, inputs: &[usize], max_rank: usize) -> Result<Vec<TensorId>, Refusal> {
+    let wide = |shape: Vec<usize>| shape.into_iter().map(|d| d as u32).collect::<Vec<u32>>();
+    let dims = wide(cx.out_shape(0)?);
+    let shapes = inputs.iter().map(|&i| cx.shape(i).map(wide)).collect::<Result<Vec<_>, _>>()?;
+    let operands = merged_dims(shapes, &dims, max_rank)?;
+    let mut ids = vec![];
+    for (&i, dims) in inputs.iter().zip(operands) {
+        let layout = Layout::identity(cx.rank(i)?);
+        let t = cx.ordered(i, &layout)?;
+        ids.push(cx.reshape(t, &dims));
+    }
+    Ok(ids)
+}
+
+/// The dims of operands that broadcast to `dims`, with adjacent axes merged until there are at most `max_rank`.
+fn merged_dims(operands: Vec<Vec<u32>>, dims: &[u32], max_rank: usize) -> Result<Vec<Vec<u32>>, Refusal> {
+    let mut operands: Vec<Vec<u32>> = operands
+        .into_iter()
+        .map(|own| {
             let mut full = vec![1; dims.len().saturating_sub(own.len())];
             full.extend(own);
             full
@@ -241,12 +331,7 @@ pub(super) fn merge_axes(
         r.0[0] = r.0[0].clone().expected(format!("rank up to {max_rank}"), format!("rank {}", dims.len()));
         return Err(r);
     }
-    let reshaped = ids.iter().zip(&operands).map(|(&t, d)| {
-        let own = cx.dims(t);
-        let same = d.len() >= own.len() && d.ends_with(&own) && d[..d.len() - own.len()].iter().all(|&n| n == 1);
-        if same { t } else { cx.reshape(t, d) }
-    });
-    Ok(reshaped.collect())
+    Ok(operands)
 }
 
 /// Broadcast to `dims`, of its own rank or a higher one.

@@ -5,19 +5,33 @@
 
 use super::elementwise_unary::infer_same;
 use super::{InferCx, OpDef, OpError, compose, conv, invalid, movement, normalise_axis};
-use crate::ir::{DataType, Dim, Shape, show_shape};
+use crate::ir::{DataType, Dim, Graph, Node, Shape, show_shape};
 use crate::lower::{Layout, LowerCx, Refusal};
 use crate::qnn::graph::{Param, TensorId};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
-    OpDef::new("LayerNormalization", infer_layer).lower(|cx| lower_layer(cx, Statistic::Layer)),
-    OpDef::new("RMSNormalization", infer_rms).lower(|cx| lower_layer(cx, Statistic::Rms)),
+    OpDef::new("LayerNormalization", infer_layer).lower(|cx| lower_layer(cx, Statistic::Layer)).remark(remark),
+    OpDef::new("RMSNormalization", infer_rms).lower(|cx| lower_layer(cx, Statistic::Rms)).remark(remark),
     OpDef::new("SimplifiedLayerNormalization", infer_rms).lower(|cx| lower_layer(cx, Statistic::Rms)),
     OpDef::ms("SimplifiedLayerNormalization", infer_rms).lower(|cx| lower_layer(cx, Statistic::Rms)),
     OpDef::new("LpNormalization", infer_lp).lower(lower_lp),
     OpDef::new("MeanVarianceNormalization", infer_mean_variance).lower(lower_mean_variance),
 ];
+
+/// Several axes are one row on the HTP.
+fn remark(graph: &Graph, node: &Node) -> Option<String> {
+    let shape = graph.value(node.input(0)?).ty.tensor()?.static_shape()?;
+    let axis = normalise_axis(node.attrs.int_or("axis", -1), shape.len()).ok()?;
+    let (rows, n): (usize, usize) = (shape[..axis].iter().product(), shape[axis..].iter().product());
+    (axis + 1 < shape.len()).then(|| {
+        format!(
+            "{} over the axes from {axis} on of {shape:?}: the HTP normalises the last axis only, so it is computed on \
+             [{rows}, {n}] between two Reshapes, which gives the same numbers",
+            node.op_type
+        )
+    })
+}
 
 /// What a row is divided by.
 #[derive(Clone, Copy, PartialEq)]

@@ -27,7 +27,7 @@ mod cumulative;
 mod deform_conv;
 mod depth_space;
 mod einsum;
-mod elementwise;
+pub(crate) mod elementwise;
 mod elementwise_binary;
 mod elementwise_unary;
 mod gather;
@@ -79,6 +79,9 @@ pub type FoldFn = fn(&FoldCx<'_>) -> Option<Vec<Tensor>>;
 /// Emits the QNN ops that compute a node, or says why not.
 pub type LowerFn = fn(&mut LowerCx<'_, '_>) -> Result<(), Refusal>;
 
+/// What the user should know about the form in which a node is computed, if there is something.
+pub type RemarkFn = fn(&Graph, &Node) -> Option<String>;
+
 /// One ONNX op.
 #[derive(Clone, Copy, Debug)]
 pub struct OpDef {
@@ -88,12 +91,13 @@ pub struct OpDef {
     pub infer: InferFn,
     pub fold: Option<FoldFn>,
     pub lower: Option<LowerFn>,
+    pub remark: Option<RemarkFn>,
 }
 
 impl OpDef {
     /// A row of ai.onnx with inference only; add [`fold`](Self::fold) and [`lower`](Self::lower).
     pub const fn new(name: &'static str, infer: InferFn) -> Self {
-        Self { domain: "", name, infer, fold: None, lower: None }
+        Self { domain: "", name, infer, fold: None, lower: None, remark: None }
     }
 
     /// A row of com.microsoft.
@@ -110,6 +114,11 @@ impl OpDef {
 
     pub const fn lower(mut self, lower: LowerFn) -> Self {
         self.lower = Some(lower);
+        self
+    }
+
+    pub const fn remark(mut self, remark: RemarkFn) -> Self {
+        self.remark = Some(remark);
         self
     }
 }

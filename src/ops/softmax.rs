@@ -1,16 +1,41 @@
 //! Softmax, LogSoftmax and Hardmax. Before opset 13 they flatten the axes from `axis` on; since then they take one axis.
 
 use super::{FoldCx, InferCx, OpDef, OpError, compose, elementwise, invalid, normalise_axis};
-use crate::ir::{Node, Tensor};
+use crate::ir::{Graph, Node, Tensor};
 use crate::lower::{Layout, LowerCx, Refusal};
 use crate::qnn::graph::{Param, QnnType, TensorId};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
-    OpDef::new("Softmax", infer).fold(|cx| fold(cx, softmax)).lower(|cx| lower(cx, "Softmax", 5)),
-    OpDef::new("LogSoftmax", infer).fold(|cx| fold(cx, log_softmax)).lower(|cx| lower(cx, "LogSoftmax", 4)),
-    OpDef::new("Hardmax", infer).fold(|cx| fold(cx, hardmax)).lower(lower_hardmax),
+    OpDef::new("Softmax", infer).fold(|cx| fold(cx, softmax)).lower(|cx| lower(cx, "Softmax", 5)).remark(remark),
+    OpDef::new("LogSoftmax", infer)
+        .fold(|cx| fold(cx, log_softmax))
+        .lower(|cx| lower(cx, "LogSoftmax", 4))
+        .remark(remark),
+    OpDef::new("Hardmax", infer).fold(|cx| fold(cx, hardmax)).lower(lower_hardmax).remark(remark),
 ];
+
+/// Names the opset's rule where the older and the newer one differ.
+fn remark(graph: &Graph, node: &Node) -> Option<String> {
+    let shape = graph.value(node.input(0)?).ty.tensor()?.static_shape()?;
+    let span = span(node, shape.len()).ok()?;
+    let (axis, op, version) = (span.start, &node.op_type, node.version);
+    let after: usize = shape[axis..].iter().product();
+    if after == shape[axis] {
+        return None;
+    }
+    if version < 13 {
+        let before: usize = shape[..axis].iter().product();
+        return Some(format!(
+            "{op} of opset {version} flattens {shape:?} at axis {axis} to [{before}, {after}] and normalises rows of {after}; \
+             from opset 13 on it would normalise axis {axis} alone"
+        ));
+    }
+    Some(format!(
+        "{op} of opset {version} follows the rule of opset 13: it normalises axis {axis} of {shape:?} alone; \
+         before, it would have flattened the axes from there on"
+    ))
+}
 
 /// The axes that one distribution spans: `axis` alone, or all from `axis` on. The shape need only be known for opsets
 /// before 13, where the two are the same if only axes of size 1 follow.
