@@ -29,7 +29,7 @@ impl Severity {
 /// One thing that was noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `QNN3xx` or `QNN9xx`; see [`codes`].
+    /// `QNNxxx`; see [`codes`].
     pub code: &'static str,
     pub severity: Severity,
     /// One sentence that names the thing and the values.
@@ -79,8 +79,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The codes of findings about a model file. A code is never used twice.
+/// The codes of findings about a model. A code is never used twice.
 pub mod codes {
+    /// 64-bit integers are computed with in 32 bits.
+    pub const NARROWED: &str = "QNN112";
+    /// A dimension was derived from others.
+    pub const DERIVED: &str = "QNN302";
+    /// An op is computed in a form that its text does not show.
+    pub const FORM: &str = "QNN501";
     /// The model imports an opset newer than this build knows.
     pub const NEW_OPSET: &str = "QNN910";
     /// A node is of a domain whose version the model does not import.

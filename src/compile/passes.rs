@@ -1,8 +1,14 @@
 //! From a loaded model to a static, typed, legal graph.
 
+use std::collections::BTreeMap;
+
 use crate::Error;
 use crate::compile::UserNode;
-use crate::infer::{Bindings, Inference, UNROLL_LIMIT, bind, infer, inline_constant_ifs, input_symbols, unroll_loops};
+use crate::finding::{Finding, codes};
+use crate::infer::{
+    Bindings, Inference, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer, inline_constant_ifs,
+    input_symbols, relations, unroll_loops,
+};
 use crate::ir::{Graph, NodeId};
 use crate::onnx::Model;
 use crate::rewrite;
@@ -18,29 +24,74 @@ pub struct Prepared {
     /// Nodes whose output shape depends on data.
     pub data_dependent: Vec<(NodeId, String)>,
     pub rewrites: Vec<rewrite::Event>,
+    /// Dimensions that followed from others.
+    pub findings: Vec<Finding>,
 }
 
 /// Binds dimensions, infers, folds, resolves control flow and rewrites.
 ///
 /// # Errors
-/// Bindings that do not fit, dimensions left free, and nodes that break the rules of their ops: all of them in one
+/// Bindings that do not fit or contradict each other, dimensions left free, and nodes that break the rules of their ops: all of them in one
 /// message.
 pub fn prepare_graph(model: Model, bindings: &Bindings) -> Result<Prepared, Error> {
     let user = super::placement::user_nodes(&model);
     let mut graph = model.graph;
-    bind(&mut graph, bindings).map_err(|e| Error::input(e.to_string()))?;
+    let open = (!input_symbols(&graph).is_empty()).then(|| graph.clone());
+    let known = bind(&mut graph, bindings).map_err(|e| Error::input(e.to_string()))?;
     let free = input_symbols(&graph);
-    let found = typed(&mut graph)?;
-    if !free.is_empty() {
-        return Err(free_dims(&graph, &free));
+    let mut findings = vec![];
+    if let Some(open) = open.as_ref().filter(|_| !free.is_empty()) {
+        let related = related(open.clone())?;
+        findings = bind_derived(&mut graph, &related, &known, &free)?;
+        let free = input_symbols(&graph);
+        if !free.is_empty() {
+            typed(&mut graph)?;
+            return Err(free_dims(&graph, &free, &related, &known));
+        }
     }
+    let found = typed(&mut graph).map_err(|e| match open {
+        // Two dimensions that contradict each other are said by name.
+        Some(open) => related(open).and_then(|r| contradiction(&r, &known)).err().unwrap_or(e),
+        None => e,
+    })?;
     let rewrites = rewrite::rewrite(&mut graph, rewrite::ALL).map_err(|e| Error::input(e.to_string()))?;
     graph.remove_dead();
     let order = graph.topological_order().map_err(|e| Error::input(e.to_string()))?;
     let order = order.into_iter().filter(|id| !is_folded(&graph, *id)).collect();
     let data_dependent =
         found.data_dependent.into_iter().filter(|(id, _)| graph.nodes().any(|(n, _)| n == *id)).collect();
-    Ok(Prepared { graph, order, user, data_dependent, rewrites })
+    Ok(Prepared { graph, order, user, data_dependent, rewrites, findings })
+}
+
+/// What inference of the open graph says about its dimensions.
+fn related(mut open: Graph) -> Result<Vec<Relation>, Error> {
+    infer(&mut open).map_err(|e| Error::input(e.to_string()))?;
+    Ok(relations(&open))
+}
+
+fn contradiction(related: &[Relation], known: &BTreeMap<String, i64>) -> Result<(), Error> {
+    derive(related, known, &std::collections::BTreeSet::new()).map(|_| ()).map_err(Error::input)
+}
+
+/// Binds what follows from the dimensions that are known; a note on each.
+fn bind_derived(
+    graph: &mut Graph,
+    related: &[Relation],
+    known: &BTreeMap<String, i64>,
+    free: &[String],
+) -> Result<Vec<Finding>, Error> {
+    let found = derive(related, known, &free.iter().cloned().collect()).map_err(Error::input)?;
+    let dims = found.iter().map(|d| (d.name.clone(), d.value)).collect();
+    bind(graph, &Bindings { dims, shapes: vec![] }).map_err(|e| Error::input(e.to_string()))?;
+    let note = |d: &crate::infer::Derived| {
+        let (name, value) = (&d.name, d.value);
+        let text = match d.relation.strip_prefix(&format!("{name} = ")) {
+            Some(_) => format!("{} = {value}", d.relation),
+            None => format!("{name} = {value}, since {}", d.relation),
+        };
+        Finding::note(codes::DERIVED, format!("{text}: node {} needs it", d.node))
+    };
+    Ok(found.iter().map(note).collect())
 }
 
 /// Infers and inlines constant Ifs until there is nothing left to inline.
@@ -54,7 +105,10 @@ fn typed(graph: &mut Graph) -> Result<Inference, Error> {
             };
             return Err(Error::input(format!("{first}{more}")));
         }
-        if inline_constant_ifs(graph) + unroll_loops(graph, UNROLL_LIMIT) == 0 {
+        if inline_constant_ifs(graph) + unroll_loops(graph, UNROLL_LIMIT) > 0 {
+            continue;
+        }
+        if !backward(graph).map_err(|e| Error::input(e.to_string()))? {
             return Ok(found);
         }
     }
@@ -84,14 +138,23 @@ fn fix_for(graph: &Graph, dim: &str) -> String {
     format!("--dim {dim}=N")
 }
 
-fn free_dims(graph: &Graph, free: &[String]) -> Error {
+fn free_dims(graph: &Graph, free: &[String], related: &[Relation], known: &BTreeMap<String, i64>) -> Error {
     let inputs: Vec<String> = graph
         .inputs
         .iter()
         .map(|v| graph.value(*v))
         .filter_map(|v| v.ty.tensor().filter(|t| t.static_shape().is_none()).map(|t| format!("{:?} {t}", v.name)))
         .collect();
-    let dims: Vec<String> = free.iter().map(|d| fix_for(graph, d)).collect();
-    Error::input(format!("the NPU needs static shapes, and dimensions are left free: {}", inputs.join(", ")))
-        .help(format!("fix them: {}", distinct(dims).join(" ")))
+    let given = independent(related, known, free);
+    let dims: Vec<String> = given.iter().map(|d| fix_for(graph, d)).collect();
+    let mut help = format!("fix them: {}", distinct(dims).join(" "));
+    if given.len() < free.len() {
+        let follows = |r: &&Relation| {
+            let named = [&r.left, &r.right].into_iter().flat_map(|d| d.symbols());
+            named.into_iter().any(|s| free.iter().any(|f| f == s) && !given.iter().any(|g| g == s))
+        };
+        let texts: Vec<String> = related.iter().filter(follows).map(Relation::text).collect();
+        help = format!("{help} (the rest follows: {})", distinct(texts).join(", "));
+    }
+    Error::input(format!("the NPU needs static shapes, and dimensions are left free: {}", inputs.join(", "))).help(help)
 }

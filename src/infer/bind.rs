@@ -34,8 +34,8 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
-/// Applies the bindings to every type in the graph, subgraphs included.
-pub fn bind(graph: &mut Graph, bindings: &Bindings) -> Result<(), BindError> {
+/// Applies the bindings to every type in the graph, subgraphs included. Returns the dimensions that are fixed by them.
+pub fn bind(graph: &mut Graph, bindings: &Bindings) -> Result<BTreeMap<String, i64>, BindError> {
     // Symbol -> value and where it came from.
     let mut fixed: BTreeMap<String, (i64, String)> = BTreeMap::new();
     let symbols = input_symbols(graph);
@@ -57,7 +57,7 @@ pub fn bind(graph: &mut Graph, bindings: &Bindings) -> Result<(), BindError> {
         bind_shape(graph, v, shape, &mut fixed)?;
     }
     substitute(graph, &fixed);
-    Ok(())
+    Ok(fixed.into_iter().map(|(name, (value, _))| (name, value)).collect())
 }
 
 fn bind_shape(

@@ -3,13 +3,17 @@
 //! One forward pass in topological order. It never stops at the first problem: what a node breaks of its op's rules is
 //! collected, and what stands behind an unknown op stays untyped.
 
+mod backward;
 mod bind;
 mod inline;
+mod relate;
 mod splice;
 mod unroll;
 
+pub use backward::backward;
 pub use bind::{BindError, Bindings, bind, input_symbols};
 pub use inline::inline_constant_ifs;
+pub use relate::{Derived, Relation, derive, independent, relations};
 pub(crate) use unroll::bind_captures;
 pub use unroll::{UNROLL_LIMIT, unroll_loops};
 
