@@ -1,5 +1,7 @@
 //! `qnnc compile`: the whole way from an ONNX file to a bundle.
 
+mod causes;
+mod fixes;
 mod htp;
 mod passes;
 mod placement;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::ir::{Graph, NodeId, ValueId};
+use crate::ops;
 use crate::place::{Placed, Solution};
 use crate::qnn::cost;
 use crate::report::{Backend, Ddr, Evidence, Io, IoKind, NodePlacement, Partition, QnnOpRef, Totals};
@@ -130,6 +131,19 @@ pub fn totals(nodes: &[NodePlacement], partitions: &[Partition], solution: &Solu
 /// Reasons for nodes that inference found to have shapes that depend on data.
 pub fn data_dependent(found: &[(NodeId, String)]) -> BTreeMap<NodeId, Vec<Reason>> {
     found.iter().map(|(id, why)| (*id, vec![Reason::new(codes::DATA_DEPENDENT, why.clone())])).collect()
+}
+
+/// What the user should know about the form in which nodes on the NPU are computed.
+pub fn remarks(graph: &Graph, solution: &Solution) -> Vec<crate::finding::Finding> {
+    let mut ids: Vec<NodeId> = solution.placed.iter().flat_map(|p| p.partition.nodes.iter().copied()).collect();
+    ids.sort_unstable();
+    let remark = |id: NodeId| {
+        let node = graph.node(id);
+        let text = ops::find(&node.domain, &node.op_type)?.remark?(graph, node)?;
+        let name = node.user_nodes().next().unwrap_or(&node.name);
+        Some(crate::finding::Finding::note(crate::finding::codes::FORM, text).at(name))
+    };
+    ids.into_iter().filter_map(remark).collect()
 }
 
 /// The nodes of the model as the user wrote them, in the model's order: a call of a model-local function is one node.

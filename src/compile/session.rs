@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use super::causes::{narrowed, unknown_ops, wide_integers};
+use super::fixes::fixes;
 use super::htp::{Htp, refused_by_preparation};
 use super::passes::{Prepared, prepare_graph};
 use super::placement;
@@ -74,10 +76,17 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     };
     let name = graph_name(&stem);
     let binary = format!("{stem}.bin");
-    let mut refused = placement::data_dependent(&prepared.data_dependent);
+    let mut refused = unknown_ops(&prepared.graph, &prepared.order);
+    refused.extend(placement::data_dependent(&prepared.data_dependent));
     let mut tries = 0;
     let (solution, ddr) = loop {
         let solution = solve(&prepared.graph, &prepared.order, &target, &name, refused, &mut htp)?;
+        let wide = wide_integers(&prepared.graph, &prepared.order, &solution.refused);
+        if !wide.is_empty() {
+            refused = solution.refused;
+            refused.extend(wide);
+            continue;
+        }
         let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
         let draft = report.placement(Evidence::Validated, &BTreeMap::new(), None);
         let failures = gate(options, &draft);
@@ -217,6 +226,11 @@ impl Report<'_> {
         let partitions = placement::partitions(self.solution, ddr);
         let mut totals = placement::totals(&nodes, &partitions, self.solution);
         totals.binary_bytes = binary_bytes;
+        let inputs = self.solution.placed.iter().flat_map(|p| &p.partition.inputs);
+        let remarks = placement::remarks(graph, self.solution);
+        let found = self.prepared.findings.iter().chain(&remarks).map(placement::finding);
+        let findings = self.head.findings.iter().cloned().chain(found);
+        let findings = findings.chain(narrowed(graph, inputs).iter().map(placement::finding)).collect();
         Placement {
             schema: report::SCHEMA,
             tool: report::Tool::default(),
@@ -233,7 +247,8 @@ impl Report<'_> {
             io: placement::io(graph, self.solution),
             partitions,
             nodes,
-            findings: self.head.findings.clone(),
+            fixes: fixes(graph, &self.prepared.order, &self.solution.refused),
+            findings,
             rewrites: self.prepared.rewrites.iter().map(placement::rewrite).collect(),
         }
     }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use indexmap::IndexMap;
 
-use super::{Backend, Ddr, IoKind, NodePlacement, Placement, count, human_bytes};
+use super::text::merged;
+use super::{Backend, Ddr, Fix, IoKind, NodePlacement, Placement, count, human_bytes};
 use crate::verdict::Reason;
 
 /// Rows of the per-node table; the rest is left to `placement.json`.
@@ -34,6 +35,7 @@ fn write_all(out: &mut String, r: &Placement) -> std::fmt::Result {
     }
     counts(out, r)?;
     off_npu(out, r)?;
+    fixes(out, r)?;
     findings(out, r)?;
     partitions(out, r)?;
     memory(out, r)?;
@@ -88,6 +90,36 @@ fn off_npu(out: &mut String, r: &Placement) -> std::fmt::Result {
     }
     if groups.len() > MAX_GROUPS {
         writeln!(out, "- {} more kinds are in `placement.json`", groups.len() - MAX_GROUPS)?;
+    }
+    writeln!(out)
+}
+
+/// What would merge partitions; the other rows are left to `placement.json`.
+fn fixes(out: &mut String, r: &Placement) -> std::fmt::Result {
+    let merging: Vec<&Fix> = r.fixes.iter().filter(|f| f.merges()).collect();
+    let Some(first) = merging.first() else { return Ok(()) };
+    writeln!(out, "## What is worth fixing\n")?;
+    writeln!(out, "Having {} on the NPU, or out of the model, merges {}.\n", escape(&first.op), merged(first))?;
+    writeln!(out, "| op | nodes | partitions | nodes on the CPU | over boundaries | with all above |")?;
+    writeln!(out, "|---|---|---:|---:|---:|---:|")?;
+    for f in merging {
+        let mut names: Vec<String> = f.nodes.iter().take(MAX_NAMES).map(|n| cell(&code(n))).collect();
+        if f.nodes.len() > MAX_NAMES {
+            names.push(format!("and {} more", f.nodes.len() - MAX_NAMES));
+        }
+        writeln!(
+            out,
+            "| {} | {} | {} to {} | {} to {} | {} to {} | {} |",
+            escape(&f.op),
+            names.join(", "),
+            f.now.partitions,
+            f.then.partitions,
+            f.now.host_nodes,
+            f.then.host_nodes,
+            human_bytes(f.now.boundary_bytes),
+            human_bytes(f.then.boundary_bytes),
+            count(f.with_all_above.partitions, "partition"),
+        )?;
     }
     writeln!(out)
 }

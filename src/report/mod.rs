@@ -14,8 +14,8 @@ mod sample;
 
 pub use bytes::{count, human_bytes};
 pub use model::{
-    Backend, Ddr, Evidence, Finding, Gate, Io, IoKind, Model, NodePlacement, OpsetImport, Partition, PartitionTensor,
-    Placement, QnnOpRef, Rewrite, SCHEMA, Severity, Target, Tool, Totals,
+    Backend, Cut, Ddr, Evidence, Finding, Fix, Gate, Io, IoKind, Model, NodePlacement, OpsetImport, Partition,
+    PartitionTensor, Placement, QnnOpRef, Rewrite, SCHEMA, Severity, Target, Tool, Totals,
 };
 
 /// Compares rendered text with a committed file; `QNNC_BLESS=1` writes the file instead.

@@ -124,6 +124,9 @@ pub struct Placement {
     pub partitions: Vec<Partition>,
     /// Every node of the user's model, in the model's order.
     pub nodes: Vec<NodePlacement>,
+    /// What it would be worth to have refused nodes on the NPU, the most worth first.
+    #[serde(default)]
+    pub fixes: Vec<Fix>,
     #[serde(default)]
     pub findings: Vec<Finding>,
     #[serde(default)]
@@ -413,6 +416,40 @@ impl NodePlacement {
 pub struct QnnOpRef {
     pub name: String,
     pub op_type: String,
+}
+
+/// What would change if some refused nodes were on the NPU, or gone from the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fix {
+    /// The op that all of them are: `Erf`, `acme::Unfoldify`.
+    pub op: String,
+    /// Codes of the reasons that would have to go.
+    pub codes: Vec<String>,
+    /// The user's nodes; those that are refused only because of them are not listed and come with them.
+    pub nodes: Vec<String>,
+    pub now: Cut,
+    /// With these nodes alone.
+    pub then: Cut,
+    /// With these nodes and those of all rows above.
+    pub with_all_above: Cut,
+}
+
+impl Fix {
+    /// Would fewer partitions be left?
+    pub fn merges(&self) -> bool {
+        self.then.partitions < self.now.partitions
+    }
+}
+
+/// How a model is cut between the NPU and the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    pub partitions: usize,
+    /// The user's nodes on the host.
+    pub host_nodes: usize,
+    /// Tensors that pass between partitions and other nodes; inputs and outputs of the model are not among them.
+    pub boundary_tensors: usize,
+    pub boundary_bytes: u64,
 }
 
 /// Something to know about the model as a whole, a tensor or a node.

@@ -87,6 +87,7 @@ fn report(file: &str, nodes: Vec<NodePlacement>, partitions: Vec<Partition>) -> 
         io: vec![io(IoKind::Input, "x", &["1", "3", "8", "8"]), io(IoKind::Output, "y", &["1", "16", "8", "8"])],
         partitions,
         nodes,
+        fixes: vec![],
         findings: vec![],
         rewrites: vec![],
     }
@@ -129,11 +130,31 @@ pub fn split() -> Placement {
     r.gate = Gate { passed: false, failures: vec!["2 nodes are left to the CPU; --max-cpu-nodes allows 0".into()] };
     r.totals.binary_bytes = Some(123_456);
     r.totals.macs = Some(27_648);
+    let now = Cut { partitions: 2, host_nodes: 2, boundary_tensors: 2, boundary_bytes: 8_192 };
+    let then = Cut { partitions: 1, host_nodes: 1, boundary_tensors: 0, boundary_bytes: 0 };
+    r.fixes = vec![
+        Fix {
+            op: "acme.ops::Unfoldify".into(),
+            codes: vec![codes::UNKNOWN_OP.into()],
+            nodes: vec!["odd|one".into()],
+            now,
+            then,
+            with_all_above: then,
+        },
+        Fix {
+            op: "Erf".into(),
+            codes: vec![codes::NO_LOWERING.into()],
+            nodes: vec!["erf".into()],
+            now,
+            then: Cut { host_nodes: 1, ..now },
+            with_all_above: Cut { partitions: 1, ..Cut::default() },
+        },
+    ];
     r.findings = vec![
         Finding {
-            code: "QNN201".into(),
+            code: "QNN914".into(),
             severity: Severity::Warning,
-            message: "without \"odd|one\" and \"erf\", 2 partitions would be 1".into(),
+            message: "the training part of the model is left out".into(),
             node: Some("odd|one".into()),
             tensor: None,
             fix: None,

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use indexmap::IndexMap;
 
-use super::{Backend, Placement, Severity, count, human_bytes};
+use super::{Backend, Fix, Placement, Severity, count, human_bytes};
 
 /// Entries of the list of nodes that are not on the NPU.
 const MAX_GROUPS: usize = 10;
+/// Entries of the list of what is worth fixing.
+const MAX_FIXES: usize = 3;
 
 /// The report in a few lines.
 pub fn render(r: &Placement) -> String {
@@ -56,6 +58,9 @@ fn write_all(out: &mut String, r: &Placement) -> std::fmt::Result {
         )?;
     }
     off_npu(out, r)?;
+    for f in r.fixes.iter().filter(|f| f.merges()).take(MAX_FIXES) {
+        writeln!(out, "  fix: {}", printable(&fix_line(f)))?;
+    }
     for f in r.findings.iter().filter(|f| f.severity >= Severity::Warning) {
         writeln!(out, "  {} {}: {}", f.severity, f.code, printable(&f.message))?;
     }
@@ -80,6 +85,28 @@ fn off_npu(out: &mut String, r: &Placement) -> std::fmt::Result {
         writeln!(out, "  ... and {} more kinds", groups.len() - MAX_GROUPS)?;
     }
     Ok(())
+}
+
+/// `Erf (a, b) on the NPU, or gone, merges 3 partitions into 1: ...`
+fn fix_line(f: &Fix) -> String {
+    let names = match f.nodes.as_slice() {
+        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),
+        names => names.join(", "),
+    };
+    format!("{} ({names}) on the NPU, or gone, merges {}", f.op, merged(f))
+}
+
+/// `2 partitions into 1: 0 B instead of 32 B cross between NPU and CPU, in 0 instead of 2 tensors`
+pub(super) fn merged(f: &Fix) -> String {
+    format!(
+        "{} into {}: {} instead of {} cross between NPU and CPU, in {} instead of {}",
+        count(f.now.partitions, "partition"),
+        f.then.partitions,
+        human_bytes(f.then.boundary_bytes),
+        human_bytes(f.now.boundary_bytes),
+        f.then.boundary_tensors,
+        count(f.now.boundary_tensors, "tensor"),
+    )
 }
 
 /// Names come from the model: control characters must not reach the terminal.
