@@ -9,6 +9,7 @@ use crate::infer::{
     Bindings, Inference, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer, inline_constant_ifs,
     input_symbols, relations, unroll_loops,
 };
+use crate::infer::{escaping_constants, expand_flex_attention};
 use crate::ir::{Graph, NodeId};
 use crate::onnx::Model;
 use crate::rewrite;
@@ -23,6 +24,8 @@ pub struct Prepared {
     pub user: Vec<UserNode>,
     /// Nodes whose output shape depends on data.
     pub data_dependent: Vec<(NodeId, String)>,
+    /// Nodes that would hand a constant beyond 16-bit floats on to an output.
+    pub escaping: Vec<(NodeId, String)>,
     pub rewrites: Vec<rewrite::Event>,
     /// Dimensions that followed from others.
     pub findings: Vec<Finding>,
@@ -60,7 +63,8 @@ pub fn prepare_graph(model: Model, bindings: &Bindings) -> Result<Prepared, Erro
     let order = order.into_iter().filter(|id| !is_folded(&graph, *id)).collect();
     let data_dependent =
         found.data_dependent.into_iter().filter(|(id, _)| graph.nodes().any(|(n, _)| n == *id)).collect();
-    Ok(Prepared { graph, order, user, data_dependent, rewrites, findings })
+    let escaping = escaping_constants(&graph);
+    Ok(Prepared { graph, order, user, data_dependent, escaping, rewrites, findings })
 }
 
 /// What inference of the open graph says about its dimensions.
@@ -105,7 +109,7 @@ fn typed(graph: &mut Graph) -> Result<Inference, Error> {
             };
             return Err(Error::input(format!("{first}{more}")));
         }
-        if inline_constant_ifs(graph) + unroll_loops(graph, UNROLL_LIMIT) > 0 {
+        if inline_constant_ifs(graph) + unroll_loops(graph, UNROLL_LIMIT) + expand_flex_attention(graph) > 0 {
             continue;
         }
         if !backward(graph).map_err(|e| Error::input(e.to_string()))? {

@@ -146,6 +146,12 @@ pub fn remarks(graph: &Graph, solution: &Solution) -> Vec<crate::finding::Findin
     ids.into_iter().filter_map(remark).collect()
 }
 
+/// Reasons for nodes that would hand a constant beyond 16-bit floats on to an output.
+pub fn escaping(found: &[(NodeId, String)]) -> BTreeMap<NodeId, Vec<Reason>> {
+    let reason = |why: &String| Reason::new(codes::FORM, why.clone()).fix("use numbers that 16-bit floats hold");
+    found.iter().map(|(id, why)| (*id, vec![reason(why)])).collect()
+}
+
 /// The nodes of the model as the user wrote them, in the model's order: a call of a model-local function is one node.
 pub fn user_nodes(model: &crate::onnx::Model) -> Vec<UserNode> {
     let mut nodes: Vec<UserNode> = vec![];

@@ -78,6 +78,7 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     let binary = format!("{stem}.bin");
     let mut refused = unknown_ops(&prepared.graph, &prepared.order);
     refused.extend(placement::data_dependent(&prepared.data_dependent));
+    refused.extend(placement::escaping(&prepared.escaping));
     let mut tries = 0;
     let (solution, ddr) = loop {
         let solution = solve(&prepared.graph, &prepared.order, &target, &name, refused, &mut htp)?;

@@ -5,6 +5,8 @@
 
 mod backward;
 mod bind;
+mod flex;
+mod infinite;
 mod inline;
 mod relate;
 mod splice;
@@ -12,6 +14,8 @@ mod unroll;
 
 pub use backward::backward;
 pub use bind::{BindError, Bindings, bind, input_symbols};
+pub use flex::expand_flex_attention;
+pub use infinite::{constant_within, escaping_constants};
 pub use inline::inline_constant_ifs;
 pub use relate::{Derived, Relation, derive, independent, relations};
 pub(crate) use unroll::bind_captures;
@@ -44,6 +48,12 @@ pub struct Inference {
 /// Infers the whole graph. The graph must have no cycle.
 pub fn infer(graph: &mut Graph) -> Result<Inference, crate::ir::CycleError> {
     let mut found = Inference::default();
+    for v in graph.inputs.clone() {
+        let value = graph.value_mut(v);
+        if value.data.is_none() {
+            value.data = empty(&value.ty);
+        }
+    }
     for id in graph.topological_order()? {
         node(graph, id, &mut found);
     }
@@ -79,7 +89,7 @@ fn node(graph: &mut Graph, id: NodeId, found: &mut Inference) {
         if fact.ty != ValueType::Unknown {
             value.ty = merge(&value.ty, fact.ty);
         }
-        if let Some(t) = data {
+        if let Some(t) = data.or_else(|| empty(&value.ty)) {
             let shape = t.shape().iter().map(|&d| d.into()).collect();
             value.ty = ValueType::Tensor(TensorType::new(t.dtype(), shape));
             value.data = Some(t);
@@ -104,6 +114,16 @@ fn merge(declared: &ValueType, inferred: ValueType) -> ValueType {
     }
 }
 
+/// The value of a tensor without elements: it is known before anything runs.
+fn empty(ty: &ValueType) -> Option<Tensor> {
+    let ty = ty.tensor()?;
+    let shape = ty.static_shape()?;
+    if !shape.contains(&0) || ty.dtype == DataType::String {
+        return None;
+    }
+    Tensor::from_raw(ty.dtype, shape, bytes::Bytes::new())
+}
+
 /// Shape arithmetic whose elements all turned out to be numbers is a constant.
 fn from_elements(fact: &OutFact) -> Option<Tensor> {
     let ty = fact.ty.tensor()?;
@@ -120,7 +140,9 @@ fn fold(graph: &Graph, id: NodeId, def: &ops::OpDef, facts: &[OutFact]) -> Optio
     let evaluate = def.fold?;
     let node = graph.node(id);
     let mut budget = FOLD_LIMIT;
-    for v in node.reads() {
+    // Of its second input, CastLike reads the type alone.
+    let unread = if node.is("CastLike") { node.input(1) } else { None };
+    for v in node.reads().filter(|v| Some(*v) != unread || node.input(0) == Some(*v)) {
         let data = graph.value(v).data.as_ref()?;
         budget = budget.max(if data.splat_element().is_some() { 0 } else { data.byte_len() });
     }

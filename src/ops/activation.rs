@@ -2,7 +2,7 @@
 
 use super::elementwise_unary::{erf, float_composition, float_op, infer_same, map, unary};
 use super::{FoldCx, InferCx, OpDef, OpError, compose, elementwise, invalid};
-use crate::ir::{Attrs, DataType, Tensor};
+use crate::ir::{Attrs, DataType, Dim, Tensor};
 use crate::lower::{LowerCx, Refusal};
 use crate::qnn::graph::{Param, TensorId};
 
@@ -31,6 +31,7 @@ pub const OPS: &[OpDef] = &[
         let alpha = alpha(cx.attrs(), 1.0);
         lower_swish(cx, alpha)
     }),
+    OpDef::new("SwiGLU", infer_swiglu).fold(fold_swiglu).lower(lower_swiglu),
 ];
 
 pub(super) fn sigmoid(x: f64) -> f64 {
@@ -282,6 +283,30 @@ pub(super) fn lower_swish(cx: &mut LowerCx<'_, '_>, alpha: f32) -> Result<(), Re
     elementwise::lower(cx, &[0], 5, |cx, ids| Ok(swish_of(cx, ids[0], alpha)))
 }
 
+/// The gate and the value have one shape: they do not broadcast.
+fn infer_swiglu(cx: &mut InferCx<'_>) -> Result<(), OpError> {
+    let (gate, value) = (cx.ty(0)?, cx.ty(1)?);
+    let differ = |(a, b): (&Dim, &Dim)| a.known().is_some() && b.known().is_some() && a != b;
+    if gate.shape.len() != value.shape.len() || gate.shape.iter().zip(&value.shape).any(differ) {
+        return invalid(format!("the gate is {gate} and the value is {value}; both need one shape"));
+    }
+    elementwise::infer_float(cx)
+}
+
+fn fold_swiglu(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
+    let a = f64::from(alpha(&cx.node.attrs, 1.0));
+    elementwise::fold(cx, &[0, 1], |v| Some(v[0] * sigmoid(a * v[0]) * v[1]), |_| None)
+}
+
+fn lower_swiglu(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    elementwise::need_float(cx, 0)?;
+    let a = alpha(cx.attrs(), 1.0);
+    elementwise::lower(cx, &[0, 1], 5, |cx, ids| {
+        let gate = swish_of(cx, ids[0], a);
+        Ok(compose::mul(cx, gate, ids[1]))
+    })
+}
+
 /// `x sigmoid(2 sqrt(2/pi) x (1 + 0.044715 x^2))`, which is GELU's approximation by tanh without the cancellation in
 /// `1 + tanh`.
 pub(super) fn gelu_tanh_of(cx: &mut LowerCx<'_, '_>, x: TensorId) -> TensorId {
@@ -339,6 +364,17 @@ mod tests {
             &[0.0, -0.0036374, -0.1542860, 0.0, 0.5305701, 1.9545977, 30.0],
         );
         check(|n| n.real("alpha", 1.5), "Swish", 24, &[0.0, -0.0329608, -0.1604107, 0.0, 0.5185424, 1.9051483, 30.0]);
+    }
+
+    #[test]
+    fn a_gated_pair() {
+        let want = [0.5 * 2.0 * 0.7310585786, -0.25 * 0.3775406688 * 4.0];
+        let n = |n: OneNode| n.real("alpha", 2.0);
+        let folded = n(node("SwiGLU", 28).floats(&[2], &[0.5, -0.25]).floats(&[2], &[2.0, 4.0])).fold().unwrap();
+        assert_close(&folded[0].to_f64s().unwrap(), &want, 1e-6);
+        let y = n(node("SwiGLU", 28).float(&[2]).float(&[2])).run(&[vec![0.5, -0.25], vec![2.0, 4.0]]);
+        assert_close(&y[0], &want, 1e-6);
+        assert!(node("SwiGLU", 28).float(&[2]).float(&[1]).error().contains("one shape"));
     }
 
     #[test]

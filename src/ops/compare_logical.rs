@@ -1,9 +1,12 @@
 //! Comparisons and the logic of booleans.
 
-use super::{FoldCx, InferCx, OpDef, OpError, cast, compose, elementwise, invalid};
+use super::{FoldCx, InferCx, OpDef, OpError, cast, compose, elementwise, invalid, word};
+use crate::infer::constant_within;
 use crate::ir::{DataType, Dim, Tensor};
 use crate::lower::{LowerCx, Refusal};
-use crate::qnn::graph::TensorId;
+
+/// The largest finite 16-bit float.
+const HALF_MAX: f64 = 65504.0;
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
@@ -96,6 +99,13 @@ fn lower_logical(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
 
 fn lower_compare(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     let dtype = cx.dtype(0)?;
+    for i in [1, 0] {
+        if let Some(infinity) = infinity(cx, i)
+            && cx.shape(1 - i)? == cx.out_shape(0)?
+        {
+            return lower_infinite(cx, op, i, infinity);
+        }
+    }
     match dtype {
         DataType::Bool => elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
             // The HTP's comparisons take no booleans.
@@ -104,7 +114,7 @@ fn lower_compare(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
         }),
         DataType::U32 | DataType::U64 if op != "ElementWiseEqual" => elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
             let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
-            Ok(compare_unsigned(cx, op, a, b))
+            Ok(word::unsigned_order(cx, op, a, b))
         }),
         d if d.is_float() => elementwise::lower(cx, &[0, 1], 5, |cx, ids| Ok(compose::compare(cx, op, ids[0], ids[1]))),
         _ => elementwise::lower(cx, &[0, 1], 5, |cx, ids| {
@@ -114,13 +124,53 @@ fn lower_compare(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Of the bits of unsigned numbers read as int32: the order is the other way round where the signs differ.
-fn compare_unsigned(cx: &mut LowerCx<'_, '_>, op: &str, a: TensorId, b: TensorId) -> TensorId {
-    let zero = cx.i32_constant(&[1], &[0]);
-    let signs = [a, b].map(|t| compose::compare(cx, "ElementWiseLess", t, zero));
-    let differ = compose::binary(cx, "ElementWiseXor", signs[0], signs[1]);
-    let order = compose::compare(cx, op, a, b);
-    compose::binary(cx, "ElementWiseXor", order, differ)
+/// An infinity compared with: `x == -inf` is `x <= -65504`, because the HTP keeps infinity as some number beyond that, and
+/// as just that after a ReduceMax (QAIRT 2.47: the largest of `[-inf, -inf]` is -65504). A quarter of both sides is
+/// compared, because the HTP's comparisons take numbers from 65536 up for NaN, which its products do not (QAIRT 2.47:
+/// `-70016 <= -65504` is false).
+fn lower_infinite(cx: &mut LowerCx<'_, '_>, op: &str, at: usize, infinity: f64) -> Result<(), Refusal> {
+    // The op as seen from the other operand.
+    let (x, op) = match (at, op) {
+        (1, op) => (0, op),
+        (_, "ElementWiseLess") => (1, "ElementWiseGreater"),
+        (_, "ElementWiseLessEqual") => (1, "ElementWiseGreaterEqual"),
+        (_, "ElementWiseGreater") => (1, "ElementWiseLess"),
+        (_, "ElementWiseGreaterEqual") => (1, "ElementWiseLessEqual"),
+        (_, op) => (1, op),
+    };
+    let below = infinity < 0.0;
+    let inner = if below { "ElementWiseLessEqual" } else { "ElementWiseGreaterEqual" };
+    let negated = match op {
+        "ElementWiseEqual" => false,
+        op if op == inner => false,
+        "ElementWiseGreater" if below => true,
+        "ElementWiseLess" if !below => true,
+        _ => {
+            return Err(Refusal::form(format!(
+                "{} with {infinity} has the same result for every number",
+                cx.node.op_type
+            )));
+        }
+    };
+    let beyond = |v: f64| v.is_finite() && if below { v <= -HALF_MAX } else { v >= HALF_MAX };
+    if let Some((name, v)) = cx.node.input(x).and_then(|v| constant_within(cx.graph(), v, &beyond)) {
+        return Err(Refusal::form(format!(
+            "compares with {infinity}, and constant {name:?} is {v}: in 16-bit floats the two are one"
+        )));
+    }
+    elementwise::lower(cx, &[x], 4, |cx, ids| {
+        let quarter = compose::scale(cx, ids[0], 0.25);
+        let bound = cx.float_scalar(if below { -HALF_MAX / 4.0 } else { HALF_MAX / 4.0 } as f32);
+        let y = compose::compare(cx, inner, quarter, bound);
+        Ok(if negated { compose::unary(cx, "ElementWiseNot", y) } else { y })
+    })
+}
+
+/// The infinity that every element of constant input `i` is.
+fn infinity(cx: &LowerCx<'_, '_>, i: usize) -> Option<f64> {
+    let values = cx.constant(i).filter(|t| t.dtype().is_float() && t.len() <= 4096)?.to_f64s()?;
+    let first = *values.first()?;
+    (first.is_infinite() && values.iter().all(|v| *v == first)).then_some(first)
 }
 
 #[cfg(test)]
@@ -157,6 +207,21 @@ mod tests {
         let b = |v: &[bool]| Tensor::from_bools(vec![v.len()], v);
         let f = node("Xor", 7).constant(b(&[true, false])).constant(b(&[true])).fold().unwrap();
         assert_eq!(f[0].to_i64s().unwrap(), [0, 1]);
+    }
+
+    #[test]
+    fn infinity_is_what_lies_beyond_the_range() {
+        let n = |op: &str, v: f32| node(op, 13).float(&[3]).floats(&[1], &[v]);
+        let inf = f32::INFINITY;
+        let x = vec![-65504.0, 0.0, 65504.0];
+        let run = |op: &str, v: f32| n(op, v).run(std::slice::from_ref(&x))[0].clone();
+        assert_eq!(run("Equal", -inf), [1.0, 0.0, 0.0]);
+        assert_eq!(run("Equal", inf), [0.0, 0.0, 1.0]);
+        assert_eq!(run("Greater", -inf), [0.0, 1.0, 1.0]);
+        assert_eq!(run("Less", inf), [1.0, 1.0, 0.0]);
+        assert!(n("Less", -inf).refusal().contains("same result"));
+        let turned = node("Less", 13).floats(&[1], &[-inf]).float(&[3]);
+        assert_eq!(turned.run(&[x])[0], [0.0, 1.0, 1.0]);
     }
 
     #[test]

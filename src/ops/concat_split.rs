@@ -292,6 +292,11 @@ fn lower_split(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     // StridedSlice takes no booleans; bytes are as good.
     let x = if cx.qnn_type(x) == QnnType::BOOL_8 { cx.cast(x, QnnType::UINT_8) } else { x };
     for slot in wanted {
+        if sizes[slot] == 0 {
+            // A value without elements is a constant, and nobody reads its tensor.
+            cx.alias(slot, x, layout.clone())?;
+            continue;
+        }
         let start: u32 = sizes[..slot].iter().sum();
         let mut ranges: Vec<[i32; 3]> = dims.iter().map(|&d| [0, d as i32, 1]).collect();
         ranges[at] = [start as i32, (start + sizes[slot]) as i32, 1];

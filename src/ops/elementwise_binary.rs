@@ -1,17 +1,22 @@
-//! Arithmetic of several operands that broadcast: Add, Sub, Mul, Div, Mod, Max, Min, Sum, Mean, PRelu, BitShift, Bitwise*.
+//! Arithmetic of several operands that broadcast: Add, Sub, Mul, Div, Mod, Max, Min, Sum, Mean, PRelu.
 
-use super::{FoldCx, InferCx, OpDef, OpError, cast, compose, elementwise, invalid, power};
+use super::{FoldCx, InferCx, OpDef, OpError, cast, compose, elementwise, invalid, power, word};
 use crate::ir::{DataType, Dim, Tensor};
 use crate::lower::{LowerCx, Refusal};
 use crate::qnn::graph::TensorId;
-use crate::verdict::codes;
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
-    OpDef::new("Add", |cx| infer(cx, |a, b| Some(a.add(b)))).fold(fold_add).lower(|cx| arithmetic(cx, ADD)),
-    OpDef::new("Sub", |cx| infer(cx, |a, b| Some(a.sub(b)))).fold(fold_sub).lower(|cx| arithmetic(cx, SUBTRACT)),
-    OpDef::new("Mul", |cx| infer(cx, |a, b| Some(a.mul(b)))).fold(fold_mul).lower(|cx| arithmetic(cx, MULTIPLY)),
-    OpDef::new("Div", |cx| infer(cx, divide_dims)).fold(fold_div).lower(|cx| arithmetic(cx, "ElementWiseDivide")),
+    OpDef::new("Add", |cx| infer_numbers(cx, |a, b| Some(a.add(b)))).fold(fold_add).lower(|cx| arithmetic(cx, ADD)),
+    OpDef::new("Sub", |cx| infer_numbers(cx, |a, b| Some(a.sub(b))))
+        .fold(fold_sub)
+        .lower(|cx| arithmetic(cx, SUBTRACT)),
+    OpDef::new("Mul", |cx| infer_numbers(cx, |a, b| Some(a.mul(b))))
+        .fold(fold_mul)
+        .lower(|cx| arithmetic(cx, MULTIPLY)),
+    OpDef::new("Div", |cx| infer_numbers(cx, divide_dims))
+        .fold(fold_div)
+        .lower(|cx| arithmetic(cx, "ElementWiseDivide")),
     OpDef::new("Mod", infer_mod).fold(fold_mod).lower(lower_mod),
     OpDef::new("Pow", power::infer).fold(power::fold).lower(power::lower),
     OpDef::new("Max", |cx| infer_variadic(cx, max_dims)).fold(fold_max).lower(|cx| extremum(cx, "ElementWiseMaximum")),
@@ -19,10 +24,6 @@ pub const OPS: &[OpDef] = &[
     OpDef::new("Sum", infer_float_variadic).fold(fold_sum).lower(|cx| lower_sum(cx, false)),
     OpDef::new("Mean", infer_float_variadic).fold(fold_mean).lower(|cx| lower_sum(cx, true)),
     OpDef::new("PRelu", infer_prelu).fold(fold_prelu).lower(lower_prelu),
-    OpDef::new("BitShift", infer_bits).fold(fold_shift).lower(lower_shift),
-    OpDef::new("BitwiseAnd", infer_bits).fold(|cx| bits(cx, |a, b| a & b)).lower(no_bits),
-    OpDef::new("BitwiseOr", infer_bits).fold(|cx| bits(cx, |a, b| a | b)).lower(no_bits),
-    OpDef::new("BitwiseXor", infer_bits).fold(|cx| bits(cx, |a, b| a ^ b)).lower(no_bits),
 ];
 
 const ADD: &str = "ElementWiseAdd";
@@ -30,7 +31,7 @@ const SUBTRACT: &str = "ElementWiseSubtract";
 const MULTIPLY: &str = "ElementWiseMultiply";
 
 /// Two operands of one type that broadcast; `f` is what the op does to elements that are expressions.
-fn infer(cx: &mut InferCx<'_>, f: impl Fn(&Dim, &Dim) -> Option<Dim>) -> Result<(), OpError> {
+pub(super) fn infer_numbers(cx: &mut InferCx<'_>, f: impl Fn(&Dim, &Dim) -> Option<Dim>) -> Result<(), OpError> {
     let dtype = elementwise::infer_dtype(cx, &[0, 1])?;
     if !(dtype.is_float() || dtype.is_int()) {
         return invalid(format!("the inputs are {dtype}, but must be numeric"));
@@ -48,7 +49,7 @@ fn infer_mod(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     if fmod == 0 && cx.dtype(0)?.is_float() {
         return invalid(format!("attribute fmod must be 1 for {}", cx.dtype(0)?));
     }
-    infer(cx, |a, b| match (a.known()?, b.known()?) {
+    infer_numbers(cx, |a, b| match (a.known()?, b.known()?) {
         (_, 0) => None,
         (a, b) => Some(Dim::Known(if fmod == 1 { a.checked_rem(b)? } else { floor_mod(a.into(), b.into()) as i64 })),
     })
@@ -90,17 +91,6 @@ fn infer_prelu(cx: &mut InferCx<'_>) -> Result<(), OpError> {
     }
     cx.set(0, dtype, x);
     Ok(())
-}
-
-fn infer_bits(cx: &mut InferCx<'_>) -> Result<(), OpError> {
-    let dtype = elementwise::infer_dtype(cx, &[0, 1])?;
-    if !dtype.is_int() {
-        return invalid(format!("the inputs are {dtype}, but must be of an integer type"));
-    }
-    if cx.node.op_type == "BitShift" {
-        direction(&cx.node.attrs).map_err(OpError::Invalid)?;
-    }
-    infer(cx, |_, _| None)
 }
 
 /// Truncating division of elements. Floor division of an expression is the same where neither side is negative.
@@ -195,32 +185,6 @@ fn fold_prelu(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
     elementwise::fold(cx, &[0, 1], |v| Some(if v[0] < 0.0 { v[0] * v[1] } else { v[0] }), int)
 }
 
-fn bits(cx: &FoldCx<'_>, f: impl Fn(i128, i128) -> i128) -> Option<Vec<Tensor>> {
-    elementwise::fold(cx, &[0, 1], |_| None, |v| Some(f(v[0], v[1])))
-}
-
-/// True for a shift to the left.
-fn direction(attrs: &crate::ir::Attrs) -> Result<bool, String> {
-    match attrs.str("direction") {
-        Some("LEFT") => Ok(true),
-        Some("RIGHT") => Ok(false),
-        other => Err(format!("attribute direction must be LEFT or RIGHT, not {}", other.unwrap_or("absent"))),
-    }
-}
-
-fn fold_shift(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
-    let left = direction(&cx.node.attrs).ok()?;
-    elementwise::fold(
-        cx,
-        &[0, 1],
-        |_| None,
-        |v| {
-            let by = u32::try_from(v[1]).ok().filter(|&n| n < 64);
-            Some(by.map_or(0, |n| if left { v[0].wrapping_shl(n) } else { v[0] >> n }))
-        },
-    )
-}
-
 /// An op of two operands: floats directly, integers in INT_32.
 fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     let dtype = cx.dtype(0)?;
@@ -233,11 +197,33 @@ fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     if dtype.is_float() || matches!(dtype, DataType::I32 | DataType::I64) {
         return elementwise::lower_op(cx, op, &[0, 1], 5, &[]);
     }
+    if dtype == DataType::U32 {
+        return unsigned(cx, |cx, a, b| match op {
+            ADD => word::sum(cx, a, b, false),
+            SUBTRACT => word::sum(cx, a, b, true),
+            MULTIPLY => word::product(cx, a, b),
+            _ => word::unsigned_division(cx, a, b)[0],
+        });
+    }
     elementwise::need_signed(cx, dtype)?;
     elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
         let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
         let y = compose::binary(cx, op, a, b);
         cast::convert(cx, y, DataType::I32, dtype)
+    })
+}
+
+/// An op of two operands of uint32, computed on their bits as INT_32.
+fn unsigned(
+    cx: &mut LowerCx<'_, '_>,
+    f: impl FnOnce(&mut LowerCx<'_, '_>, TensorId, TensorId) -> TensorId,
+) -> Result<(), Refusal> {
+    elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
+        let dims = compose::broadcast_dims(&cx.dims(ids[0]), &cx.dims(ids[1]));
+        let [a, b] = [cast::to_int32(cx, ids[0], DataType::U32)?, cast::to_int32(cx, ids[1], DataType::U32)?];
+        let [a, b] = [elementwise::spread(cx, a, &dims), elementwise::spread(cx, b, &dims)];
+        let y = f(cx, a, b);
+        cast::convert(cx, y, DataType::I32, DataType::U32)
     })
 }
 
@@ -308,6 +294,9 @@ fn lower_mod(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
             Ok(compose::sub(cx, ids[0], part))
         });
     }
+    if dtype == DataType::U32 {
+        return unsigned(cx, |cx, a, b| word::unsigned_division(cx, a, b)[1]);
+    }
     elementwise::need_signed(cx, dtype)?;
     elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
         let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
@@ -326,6 +315,18 @@ fn lower_mod(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
 fn extremum(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     let dtype = cx.dtype(0)?;
     let inputs = elementwise::given(cx.node);
+    if dtype == DataType::U32 {
+        let larger = op == "ElementWiseMaximum";
+        return elementwise::lower(cx, &inputs, 4, |cx, ids| {
+            let mut y = cast::to_int32(cx, ids[0], dtype)?;
+            for &t in &ids[1..] {
+                let t = cast::to_int32(cx, t, dtype)?;
+                let less = word::below(cx, y, t);
+                y = if larger { word::choose(cx, less, t, y) } else { word::choose(cx, less, y, t) };
+            }
+            cast::convert(cx, y, DataType::I32, dtype)
+        });
+    }
     if !dtype.is_float() {
         elementwise::need_signed(cx, dtype)?;
     } else if inputs.len() == 2 {
@@ -359,46 +360,6 @@ fn lower_prelu(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     elementwise::lower_op(cx, "Prelu", &[0, 1], 5, &[])
 }
 
-/// Shifts of uint8 by constant amounts are products and quotients with powers of two.
-fn lower_shift(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
-    let dtype = cx.dtype(0)?;
-    if dtype != DataType::U8 {
-        return Err(Refusal::new(codes::DTYPE, format!("BitShift of {dtype} has no exact QNN equivalent")));
-    }
-    let left = direction(cx.attrs()).map_err(Refusal::form)?;
-    let by = cx.need_constant(1, "the shift amount")?;
-    // A shift of 8 or more leaves no bit; 2^8 does the same to an 8-bit number in 32 bits.
-    let factors: Vec<i32> = by.to_i64s().unwrap_or_default().into_iter().map(|n| 1 << n.clamp(0, 8)).collect();
-    let factors = Tensor::from_i32(by.shape().to_vec(), &factors);
-    let layout = cx.any_layout(0)?;
-    if factors.rank() > layout.rank() || (factors.len() > 1 && factors.rank() != layout.rank()) {
-        return Err(Refusal::form(format!(
-            "the shift amounts have shape {:?}, another rank than the input",
-            by.shape()
-        )));
-    }
-    let x = cx.input_in(0, &layout)?;
-    let x = cast::to_int32(cx, x, dtype)?;
-    let factor = if factors.len() == 1 {
-        cx.weight(&factors, None, &[1])
-    } else {
-        let dims: Vec<u32> = layout.apply(factors.shape()).iter().map(|&d| d as u32).collect();
-        let perm = (!layout.is_identity()).then(|| layout.order().to_vec());
-        cx.weight(&factors, perm.as_deref(), &dims)
-    };
-    let y = if left { compose::mul(cx, x, factor) } else { compose::div(cx, x, factor) };
-    let y = cast::convert(cx, y, DataType::I32, dtype)?;
-    if cx.out_shape(0)? != cx.shape(0)? {
-        return Err(Refusal::form("the shift amounts are larger than the input"));
-    }
-    cx.alias(0, y, layout)
-}
-
-fn no_bits(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
-    Err(Refusal::new(codes::NO_LOWERING, format!("the HTP has no {} of integers", cx.node.op_type))
-        .fix("use bool tensors with And, Or, Xor"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,7 +373,6 @@ mod tests {
         assert!(node("Mul", 14).float(&[2, 3]).float(&[2]).error().contains("3 against 2"));
         assert!(node("PRelu", 16).float(&[2]).float(&[2, 2]).error().contains("slope"));
         assert!(node("Mod", 13).float(&[2]).float(&[2]).error().contains("fmod must be 1"));
-        assert!(node("BitShift", 11).input(DataType::U8, &[2]).input(DataType::U8, &[2]).error().contains("direction"));
     }
 
     #[test]
@@ -444,11 +404,6 @@ mod tests {
         assert_close(&f[0].to_f64s().unwrap(), &[-0.1, 0.4], 1e-6);
         let m = node("Mean", 13).floats(&[2], &[1.0, 2.0]).floats(&[1], &[4.0]).floats(&[], &[1.0]).fold().unwrap();
         assert_close(&m[0].to_f64s().unwrap(), &[2.0, 2.3333333], 1e-6);
-        let u8s = |v: &[u8]| Tensor::from_pod(DataType::U8, vec![v.len()], v);
-        let s = node("BitShift", 11).constant(u8s(&[16, 4, 255])).constant(u8s(&[1, 2, 3])).text("direction", "LEFT");
-        assert_eq!(s.fold().unwrap()[0].to_i64s().unwrap(), [32, 16, 248]);
-        let b = node("BitwiseXor", 18).ints(&[6, -1]).ints(&[3, 1]).fold().unwrap();
-        assert_eq!(b[0].to_i64s().unwrap(), [5, -2]);
     }
 
     #[test]
@@ -469,12 +424,35 @@ mod tests {
         assert_eq!(op_types(&i("Div", DataType::I32).lower().unwrap()), ["ElementWiseDivide"]);
         let ops = op_types(&i("Add", DataType::U8).lower().unwrap()).join(" ");
         assert_eq!(ops, "Cast Cast ElementWiseAdd ElementWiseMod Cast");
-        assert!(i("Add", DataType::U32).refusal().contains("uint32"));
-        assert!(i("BitwiseAnd", DataType::I32).refusal().contains("BitwiseAnd"));
+        assert!(i("Add", DataType::U64).refusal().contains("uint64"));
         let n = node("Mod", 13).input(DataType::I32, &[2]).input(DataType::I32, &[2]).int("fmod", 1);
         assert_eq!(op_types(&n.lower().unwrap()), ["ElementWiseDivide", "ElementWiseMultiply", "ElementWiseSubtract"]);
         let n = node("Mod", 13).float(&[2]).float(&[2]).int("fmod", 1);
         assert!(n.refusal().contains("remainder"));
+    }
+
+    #[test]
+    fn unsigned_words_wrap() {
+        const X: [u32; 9] = [0, 1, 2, 7, 65536, 0x1234_5678, i32::MAX as u32, 1 << 31, u32::MAX];
+        let (a, b): (Vec<u32>, Vec<u32>) = X.iter().flat_map(|&a| X.iter().map(move |&b| (a, b))).unzip();
+        let signed = |v: &[u32]| v.iter().map(|&v| f64::from(v as i32)).collect::<Vec<f64>>();
+        let shape = [a.len() as i64];
+        for (op, f) in [
+            ("Add", u32::wrapping_add as fn(u32, u32) -> u32),
+            ("Sub", u32::wrapping_sub),
+            ("Mul", u32::wrapping_mul),
+            ("Div", |a, b| a.checked_div(b).unwrap_or(0)),
+            ("Mod", |a, b| a.checked_rem(b).unwrap_or(0)),
+            ("Max", u32::max),
+            ("Min", u32::min),
+        ] {
+            let divides = op == "Div" || op == "Mod";
+            let n = node(op, 13).input(DataType::U32, &shape).input(DataType::U32, &shape);
+            // Division by zero is not defined.
+            let b: Vec<u32> = b.iter().map(|&b| if divides { b.max(1) } else { b }).collect();
+            let want: Vec<u32> = a.iter().zip(&b).map(|(&a, &b)| f(a, b)).collect();
+            assert_close(&n.run(&[signed(&a), signed(&b)])[0], &signed(&want), 0.0);
+        }
     }
 
     #[test]

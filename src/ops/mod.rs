@@ -12,6 +12,7 @@ use crate::lower::{LowerCx, Refusal};
 
 mod activation;
 mod attention;
+mod bits;
 mod cast;
 mod causal_conv;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod conv_transpose;
 mod cumulative;
 mod deform_conv;
 mod depth_space;
+mod determinant;
 mod einsum;
 pub(crate) mod elementwise;
 mod elementwise_binary;
@@ -33,7 +35,10 @@ mod elementwise_unary;
 mod gather;
 mod grid;
 mod layer_norm;
+mod linear_attention;
+mod loss;
 mod lrn;
+mod machine_learning;
 mod matmul;
 mod misc;
 mod movement;
@@ -43,6 +48,7 @@ mod ms_norm;
 mod ms_quant;
 mod nms_roi;
 mod normalisation;
+mod optimiser;
 mod pad;
 mod pool;
 mod power;
@@ -71,6 +77,7 @@ mod transpose;
 mod trigonometric;
 mod where_;
 mod window_dft;
+mod word;
 
 /// Shape inference of a node: sets the outputs of the context.
 pub type InferFn = fn(&mut InferCx<'_>) -> Result<(), OpError>;

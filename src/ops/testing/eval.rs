@@ -113,7 +113,8 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
         return vec![x.data.iter().map(|&v| f(v)).collect()];
     }
     if let Some(f) = binary(op) {
-        return vec![each(out, |i| f(at(x, &i), at(&ins[1], &i)))];
+        let whole = |v: f64| if to == QnnType::INT_32 { v.trunc().clamp(i32::MIN.into(), i32::MAX.into()) } else { v };
+        return vec![each(out, |i| whole(f(at(x, &i), at(&ins[1], &i))))];
     }
     if let Some(y) = spatial::apply(op, ins, outs) {
         return vec![y];
@@ -238,7 +239,7 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
                     .sum()
             })
         }
-        "Softmax" => {
+        "Softmax" | "LogSoftmax" => {
             let axis = axis(op, x.dims.len() - 1);
             let beta = scalar(op, "beta").unwrap_or(1.0);
             each(out, |i| {
@@ -251,7 +252,8 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
                     .collect();
                 let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
-                (row[i[axis]] - max).exp() / sum
+                let own = row[i[axis]] - max;
+                if op.op_type == "LogSoftmax" { own - sum.ln() } else { own.exp() / sum }
             })
         }
         "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" | "ReduceProd" => reduce(op, x, out),
@@ -367,6 +369,7 @@ fn binary(op: &QnnOp) -> Option<fn(f64, f64) -> f64> {
         "ElementWiseSubtract" => |a, b| a - b,
         "ElementWiseMultiply" => |a, b| a * b,
         "ElementWiseDivide" => |a, b| a / b,
+        "ElementWiseMod" => |a, b| a - b * (a / b).floor(),
         "ElementWisePower" => f64::powf,
         "Prelu" => |x, slope| if x < 0.0 { x * slope } else { x },
         "ElementWiseMaximum" => f64::max,
