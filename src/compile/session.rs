@@ -15,10 +15,10 @@ use crate::inspect::refuse_precompiled;
 use crate::ir::NodeId;
 use crate::lower::Target;
 use crate::options::CompileOptions;
-use crate::place::{Solution, solve};
+use crate::place::{Known, Solution, solve};
 use crate::progress::{Event, Progress};
 use crate::qnn::WorkerError;
-use crate::qnn::graph::{QnnGraph, QnnType};
+use crate::qnn::graph::{QnnGraph, QnnOp, QnnType};
 use crate::report::{self, Ddr, Evidence, Placement};
 use crate::sdk::{self, Sdk};
 use crate::tables::soc::{Soc, find_soc};
@@ -76,16 +76,16 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     };
     let name = graph_name(&stem);
     let binary = format!("{stem}.bin");
-    let mut refused = unknown_ops(&prepared.graph, &prepared.order);
-    refused.extend(placement::data_dependent(&prepared.data_dependent));
-    refused.extend(placement::escaping(&prepared.escaping));
+    let mut known = Known { refused: unknown_ops(&prepared.graph, &prepared.order), ..Known::default() };
+    known.refused.extend(placement::data_dependent(&prepared.data_dependent));
+    known.refused.extend(placement::escaping(&prepared.escaping));
     let mut tries = 0;
     let (solution, ddr) = loop {
-        let solution = solve(&prepared.graph, &prepared.order, &target, &name, refused, &mut htp)?;
+        let solution = solve(&prepared.graph, &prepared.order, &target, &name, known, &mut htp)?;
         let wide = wide_integers(&prepared.graph, &prepared.order, &solution.refused);
         if !wide.is_empty() {
-            refused = solution.refused;
-            refused.extend(wide);
+            known = Known { refused: solution.refused, plain: solution.plain };
+            known.refused.extend(wide);
             continue;
         }
         let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
@@ -118,8 +118,10 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
         if no.is_empty() {
             return Err(failed.into());
         }
-        refused = solution.refused;
-        refused.extend(no);
+        known = Known { refused: solution.refused.clone(), plain: solution.plain.clone() };
+        for (qnn, op, reason) in no {
+            known.refuse(qnn, op, vec![reason]);
+        }
         htp = Htp::start(&sdk, soc, options.timeout)?;
     };
     let binary_bytes = if solution.placed.is_empty() { None } else { Some(bundle.seal(&binary)?.bytes) };
@@ -136,13 +138,17 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
 /// How often nodes that cannot be prepared are taken off before the error is the answer.
 const MOST_RETRIES: usize = 8;
 
-/// The nodes whose QNN ops a preparation fails on, one per partition that cannot be prepared.
-fn unpreparable(htp: &Htp, solution: &Solution, sdk: &Sdk) -> Result<BTreeMap<NodeId, Vec<Reason>>, Error> {
-    let mut no = BTreeMap::new();
+/// The QNN ops that a preparation fails on, one per partition that cannot be prepared.
+fn unpreparable<'a>(
+    htp: &Htp,
+    solution: &'a Solution,
+    sdk: &Sdk,
+) -> Result<Vec<(&'a QnnGraph, &'a QnnOp, Reason)>, Error> {
+    let mut no = vec![];
     for placed in &solution.placed {
         if let Some((i, how)) = htp.first_unpreparable(&placed.qnn)? {
             let op = &placed.qnn.ops[i];
-            no.insert(op.node, vec![refused_by_preparation(op, &how, &sdk.version)]);
+            no.push((&placed.qnn, op, refused_by_preparation(op, &how, &sdk.version)));
         }
     }
     Ok(no)

@@ -146,7 +146,8 @@ fn fold(graph: &Graph, id: NodeId, def: &ops::OpDef, facts: &[OutFact]) -> Optio
         let data = graph.value(v).data.as_ref()?;
         budget = budget.max(if data.splat_element().is_some() { 0 } else { data.byte_len() });
     }
-    let splat = node.is("ConstantOfShape");
+    // What these give costs nothing until it is written out.
+    let splat = node.is("ConstantOfShape") || node.op_type == "DequantizeLinear";
     for fact in facts {
         if let Some(t) = fact.ty.tensor()
             && let Some(shape) = t.static_shape()

@@ -6,12 +6,14 @@
 mod attr;
 mod dim;
 mod dtype;
+mod encoded;
 mod graph;
 mod tensor;
 
 pub use attr::{Attr, Attrs};
 pub use dim::{Dim, Expr, Shape, show_shape, static_shape};
 pub use dtype::DataType;
+pub use encoded::{Encoded, same_axis};
 pub use graph::{CycleError, Graph, Node, NodeId, Origin, Value, ValueId};
 pub use tensor::{Tensor, broadcast_indices, strides, transpose_bytes};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use half::{bf16, f16};
 
+use super::encoded::Encoded;
 use super::DataType;
 
 /// Where the elements are.
@@ -16,6 +17,8 @@ enum Payload {
     Splat(Bytes),
     /// The elements of a string tensor; they need not be UTF-8.
     Strings(Arc<[Bytes]>),
+    /// Real numbers kept as integers with scales.
+    Encoded(Arc<Encoded>),
 }
 
 /// A constant tensor. Cloning is cheap: the elements are shared.
@@ -48,6 +51,31 @@ impl Tensor {
             shape,
             payload: Payload::Strings(elements.into()),
         })
+    }
+
+    /// Real numbers of a float type, kept as the integers that stand for them.
+    pub fn encoded(dtype: DataType, encoded: Encoded) -> Self {
+        debug_assert!(dtype.is_float());
+        Self { dtype, shape: encoded.codes.shape().to_vec(), payload: Payload::Encoded(Arc::new(encoded)) }
+    }
+
+    /// The integers that the elements are kept as, if they are.
+    pub fn encoding(&self) -> Option<&Encoded> {
+        match &self.payload {
+            Payload::Encoded(e) => Some(e),
+            _ => None,
+        }
+    }
+
+    /// Integers of less than 8 bits in a byte each; others as they are. `None` for strings.
+    pub fn widened(&self) -> Option<Self> {
+        let to = match self.dtype {
+            DataType::I2 | DataType::I4 => DataType::I8,
+            DataType::U2 | DataType::U4 => DataType::U8,
+            DataType::String => return None,
+            _ => return Some(self.clone()),
+        };
+        Self::from_i128(to, self.shape.clone(), &self.to_i128s()?)
     }
 
     /// The elements of a string tensor; `None` for other types.
@@ -158,7 +186,7 @@ impl Tensor {
     pub fn splat_element(&self) -> Option<&Bytes> {
         match &self.payload {
             Payload::Splat(e) => Some(e),
-            Payload::Dense(_) | Payload::Strings(_) => None,
+            Payload::Dense(_) | Payload::Strings(_) | Payload::Encoded(_) => None,
         }
     }
 
@@ -168,12 +196,23 @@ impl Tensor {
             Payload::Dense(b) => b.clone(),
             Payload::Splat(e) => Bytes::from(e.repeat(self.len())),
             Payload::Strings(_) => Bytes::new(),
+            Payload::Encoded(e) => e.bytes(self.dtype),
         }
     }
 
     /// The same elements under another shape of equal size.
     pub fn reshaped(&self, shape: Vec<usize>) -> Option<Self> {
-        (shape.iter().product::<usize>() == self.len()).then(|| Self { shape, ..self.clone() })
+        if shape.iter().product::<usize>() != self.len() {
+            return None;
+        }
+        let payload = match &self.payload {
+            Payload::Encoded(e) => match e.reshaped(shape.clone()) {
+                Some(e) => Payload::Encoded(Arc::new(e)),
+                None => Payload::Dense(self.bytes()),
+            },
+            same => same.clone(),
+        };
+        Some(Self { dtype: self.dtype, shape, payload })
     }
 
     /// Repeated along axes of size 1 and new leading axes, as numpy broadcasts. Byte-sized types only.
@@ -300,6 +339,7 @@ impl Tensor {
         let payload = match &self.payload {
             Payload::Splat(e) => Payload::Splat(e.clone()),
             Payload::Strings(_) => return None,
+            Payload::Encoded(e) => Payload::Encoded(Arc::new(e.transposed(perm)?)),
             Payload::Dense(b) => Payload::Dense(Bytes::from(transpose_bytes(b, size, &self.shape, perm))),
         };
         Some(Self { dtype: self.dtype, shape, payload })

@@ -1,7 +1,7 @@
 //! What a lowering sees and says.
 
 use super::session::{Lowering, Target, qnn_dims};
-use super::{Layout, Refusal, keeps_order, regroup};
+use super::{Coding, Layout, Refusal, keeps_order, regroup};
 use crate::ir::{Attrs, DataType, Graph, Node, Tensor, TensorType, ValueId};
 use crate::qnn::graph::{Param, QnnType, Quant, StaticData, TensorId};
 use crate::verdict::codes;
@@ -221,6 +221,33 @@ impl<'g> LowerCx<'_, 'g> {
         let t = self.low.add_tensor(&name, dtype, dims, Quant::None);
         self.low.put(v, layout.clone(), t);
         Ok(t)
+    }
+
+    /// Input `i`, integers that stand for real numbers, as a tensor with an encoding, and its layout. `None` if it is
+    /// held as plain integers.
+    pub fn codes(&mut self, i: usize) -> Result<Option<(Layout, TensorId)>, Refusal> {
+        let v = self.input_value(i)?;
+        if self.low.graph.value(v).data.is_none() {
+            self.low.layouts_known(v)?;
+        }
+        Ok(self.low.codes.get(&v).cloned())
+    }
+
+    /// The tensor for output `slot`, integers that stand for real numbers as `coding` says (kept unsigned).
+    pub fn output_codes(&mut self, slot: usize, layout: &Layout, coding: Coding) -> Result<TensorId, Refusal> {
+        let v = self.output_value(slot)?;
+        let (_, shape) = self.low.tensor_type(v)?;
+        let coding = coding.unsigned();
+        let name = self.low.graph.value(v).name.clone();
+        let dims = qnn_dims(&layout.apply(&shape));
+        let t = self.low.add_tensor(&name, coding.qnn_type(), dims, coding.quant());
+        self.low.codes.insert(v, (layout.clone(), t));
+        Ok(t)
+    }
+
+    /// How a tensor's integers stand for real numbers.
+    pub fn quant(&self, t: TensorId) -> &Quant {
+        &self.low.qnn.tensor(t).quant
     }
 
     /// The tensor for output `slot` in the model's own axis order.

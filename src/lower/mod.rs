@@ -6,12 +6,15 @@
 //!
 //! A lowering either succeeds, or its traces are taken back and the node is left to another backend with a reason.
 
+mod absorb;
+mod coding;
 mod context;
 mod faults;
 mod layout;
 mod regroup;
 mod session;
 
+pub use coding::Coding;
 pub use context::LowerCx;
 pub use layout::{Layout, keeps_order};
 pub use regroup::{gathering_layouts, reshaped_layout};

@@ -1,8 +1,8 @@
 //! The state of one lowering: the QNN graph that grows, and where every value is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{Layout, LowerCx, Refusal, faults, keeps_order, regroup};
+use super::{Layout, LowerCx, Refusal, absorb, faults, keeps_order, regroup};
 use crate::ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnTensor, QnnType, Quant, StaticData, TensorId, TensorKind};
 use crate::verdict::codes;
@@ -55,6 +55,12 @@ pub struct Lowering<'a> {
     external: Vec<ValueId>,
     /// Their tensors at the edge.
     entries: HashMap<ValueId, TensorId>,
+    /// Values of integers that stand for real numbers, held by tensors that say so.
+    pub(super) codes: HashMap<ValueId, (Layout, TensorId)>,
+    /// The nodes that read each value.
+    pub(super) consumers: Vec<Vec<(NodeId, usize)>>,
+    /// Nodes whose ops stay in real numbers.
+    plain: BTreeSet<NodeId>,
     tensor_names: HashSet<String>,
     op_names: HashSet<String>,
     pub(super) current: NodeId,
@@ -70,10 +76,19 @@ impl<'a> Lowering<'a> {
             journal: vec![],
             external: vec![],
             entries: HashMap::new(),
+            codes: HashMap::new(),
+            consumers: graph.consumers(),
+            plain: BTreeSet::new(),
             tensor_names: HashSet::new(),
             op_names: HashSet::new(),
             current: NodeId(0),
         }
+    }
+
+    /// The ops of these nodes are not computed on integers: the backend refused that.
+    pub fn plain(mut self, nodes: &BTreeSet<NodeId>) -> Self {
+        self.plain.clone_from(nodes);
+        self
     }
 
     /// Lowers one node. Nodes must come in topological order. After a refusal the state is as before.
@@ -144,7 +159,7 @@ impl<'a> Lowering<'a> {
         }
         let node = self.graph.node(id);
         debug_assert!(
-            node.outputs.iter().flatten().all(|v| self.places.contains_key(v)),
+            node.outputs.iter().flatten().all(|v| self.places.contains_key(v) || self.codes.contains_key(v)),
             "{} ({}) left an output without a place",
             node.name,
             node.op_name()
@@ -159,6 +174,7 @@ impl<'a> Lowering<'a> {
         for op in self.qnn.ops.drain(mark.ops..) {
             self.op_names.remove(&op.name);
         }
+        self.codes.retain(|_, (_, t)| (t.0 as usize) < mark.tensors);
         for v in self.journal.drain(mark.journal..).rev() {
             if let Some(places) = self.places.get_mut(&v) {
                 places.pop();
@@ -178,6 +194,7 @@ impl<'a> Lowering<'a> {
                 self.qnn.inputs.push(*t);
             }
         }
+        absorb::absorb(&mut self.qnn, &self.plain);
         faults::avoid(&mut self.qnn);
         self.qnn
     }
@@ -202,6 +219,9 @@ impl<'a> Lowering<'a> {
         let ty = self.tensor_type(v)?;
         let rank = ty.1.len();
         check_edge_rank(&value.name, rank)?;
+        if self.codes.contains_key(&v) {
+            return self.output_codes(v);
+        }
         let at = self.place_in(v, &Layout::identity(rank))?;
         let edge = edge_type(ty.0).ok_or_else(|| {
             Refusal::new(codes::DTYPE, format!("output {:?} is {}, which the HTP does not hold", value.name, ty.0))
@@ -242,7 +262,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Gives the tensor that has this name another one, so that a graph output can have it.
-    fn free_name(&mut self, name: &str) {
+    pub(super) fn free_name(&mut self, name: &str) {
         if let Some(i) = self.qnn.tensors.iter().position(|t| t.name == name) {
             let other = self.unique_tensor_name(&format!("{name}.inner"));
             self.qnn.tensors[i].name = other;
@@ -258,9 +278,10 @@ impl<'a> Lowering<'a> {
 
     /// The layouts in which `v` exists now (the identity for what comes from outside).
     pub(super) fn layouts(&self, v: ValueId) -> Vec<Layout> {
-        match self.places.get(&v) {
-            Some(p) => p.iter().map(|p| p.layout.clone()).collect(),
-            None => vec![Layout::identity(self.graph.value(v).ty.tensor().map_or(0, |t| t.shape.len()))],
+        match (self.places.get(&v), self.codes.get(&v)) {
+            (Some(p), _) => p.iter().map(|p| p.layout.clone()).collect(),
+            (None, Some((layout, _))) => vec![layout.clone()],
+            (None, None) => vec![Layout::identity(self.graph.value(v).ty.tensor().map_or(0, |t| t.shape.len()))],
         }
     }
 
@@ -300,7 +321,12 @@ impl<'a> Lowering<'a> {
             return Ok(Place { layout: layout.clone(), tensor: t, node: self.current });
         }
         if !self.places.contains_key(&v) {
-            self.enter(v)?;
+            if !self.codes.contains_key(&v) {
+                self.enter(v)?;
+            }
+            if self.codes.contains_key(&v) {
+                self.decode(v)?;
+            }
             return self.ordered(v, layout);
         }
         let dims: Vec<u32> = self.tensor_type(v)?.1.iter().map(|&d| d as u32).collect();
@@ -314,6 +340,14 @@ impl<'a> Lowering<'a> {
         let tensor = regroup::permute(self, tensor, &from.apply(&dims), &from.perm_to(layout), &stem);
         self.put(v, layout.clone(), tensor);
         Ok(Place { layout: layout.clone(), tensor, node: self.current })
+    }
+
+    /// What comes from outside is made an input.
+    pub(super) fn layouts_known(&mut self, v: ValueId) -> Result<(), Refusal> {
+        if !self.places.contains_key(&v) && !self.codes.contains_key(&v) {
+            self.enter(v)?;
+        }
+        Ok(())
     }
 
     /// Every tensor that holds `v`; what comes from outside is made an input first.
@@ -331,7 +365,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A value from outside becomes an input of the QNN graph, converted to the type that the HTP computes in.
-    fn enter(&mut self, v: ValueId) -> Result<(), Refusal> {
+    pub(super) fn enter(&mut self, v: ValueId) -> Result<(), Refusal> {
         let (dtype, shape) = self.tensor_type(v)?;
         let name = &self.graph.value(v).name;
         let Some(edge) = edge_type(dtype) else {
@@ -341,6 +375,9 @@ impl<'a> Lowering<'a> {
         let dims = qnn_dims(&shape);
         check_edge_rank(name, dims.len())?;
         self.free_name(name);
+        if let Some(coding) = self.read_as(v) {
+            return self.enter_codes(v, &coding, dims);
+        }
         let entry = self.add_tensor(name, edge, dims.clone(), Quant::None);
         let mut t = entry;
         self.qnn.tensor_mut(t).kind = TensorKind::AppWrite;
@@ -351,9 +388,14 @@ impl<'a> Lowering<'a> {
             t = cast;
         }
         self.put(v, Layout::identity(shape.len()), t);
+        self.entered(v, entry);
+        Ok(())
+    }
+
+    /// `v` comes from outside, through the tensor `entry`.
+    pub(super) fn entered(&mut self, v: ValueId, entry: TensorId) {
         self.external.push(v);
         self.entries.insert(v, entry);
-        Ok(())
     }
 
     /// The QNN type in which values of an ONNX type are kept inside the graph.

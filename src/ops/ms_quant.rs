@@ -2,7 +2,9 @@
 //!
 //! Weight-only ops are lowered with their weights made real at compile time. What is quantised at run time is refused.
 
-use super::quantize::{fold_dequantize, fold_quantize, infer_dequantize, infer_quantize, refuse};
+use super::quantize::{
+    fold_dequantize, fold_quantize, infer_dequantize, infer_quantize, lower_dequantize, lower_quantize, refuse,
+};
 use super::{InferCx, OpDef, OpError, broadcast, compose, invalid, normalise_axis};
 use crate::ir::{DataType, Dim, Shape, Tensor, show_shape};
 use crate::lower::{LowerCx, Refusal};
@@ -14,10 +16,8 @@ mod weights;
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
-    OpDef::ms("QuantizeLinear", infer_quantize).fold(fold_quantize).lower(refuse),
-    OpDef::ms("DequantizeLinear", infer_dequantize)
-        .fold(fold_dequantize)
-        .lower(|cx| super::quantize::dequantise_constant(cx, 0, 1, 2)),
+    OpDef::ms("QuantizeLinear", infer_quantize).fold(fold_quantize).lower(lower_quantize),
+    OpDef::ms("DequantizeLinear", infer_dequantize).fold(fold_dequantize).lower(lower_dequantize),
     OpDef::ms("MatMulNBits", infer_matmul_nbits).lower(lower_matmul_nbits),
     OpDef::ms("MatMulBnb4", infer_matmul_bnb4),
     OpDef::ms("GatherBlockQuantized", infer_gather).lower(lower_gather),

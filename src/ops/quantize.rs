@@ -2,19 +2,21 @@
 //! the values of constants. Constants that are dequantised become real weights.
 
 use super::{FoldCx, InferCx, OpDef, OpError, invalid};
-use crate::ir::{Attrs, DataType, Dim, Shape, Tensor, show_shape};
+use crate::ir::{Attrs, DataType, Dim, Encoded, Shape, Tensor, show_shape};
 use crate::lower::{Layout, LowerCx, Refusal};
 
 mod grain;
 mod integer;
+mod runtime;
 mod small_float;
 
 pub(super) use grain::Grain;
+pub(super) use runtime::{lower_dequantize, lower_quantize};
 pub(super) use integer::{infer_conv_integer, infer_matmul_integer, infer_qlinear_conv, infer_qlinear_matmul};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
-    OpDef::new("QuantizeLinear", infer_quantize).fold(fold_quantize).lower(refuse),
+    OpDef::new("QuantizeLinear", infer_quantize).fold(fold_quantize).lower(lower_quantize),
     OpDef::new("DequantizeLinear", infer_dequantize).fold(fold_dequantize).lower(lower_dequantize),
     OpDef::new("DynamicQuantizeLinear", infer_dynamic).fold(fold_dynamic).lower(refuse),
     OpDef::new("QLinearConv", infer_qlinear_conv).lower(refuse),
@@ -132,9 +134,39 @@ pub(super) fn fold_dequantize(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
     let (dtype, shape) = cx.out_type(0)?;
     let zero = cx.node.input(2).map(|_| cx.input(2)).map_or(Some(None), |z| z.map(Some))?;
     let node = cx.node;
+    if let Some(e) = encoded(cx.input(0)?, cx.input(1)?, zero, &node.attrs, node.version, &node.domain) {
+        return Some(vec![Tensor::encoded(dtype, e)]);
+    }
     let y = dequantised(cx.input(0)?, cx.input(1)?, zero, &node.attrs, node.version, &node.domain)?;
     let wide: Vec<f64> = y.into_iter().map(f64::from).collect();
     Some(vec![Tensor::from_f64(dtype, shape, &wide)?])
+}
+
+/// A quantised constant as the integers that it is, if its scales are one or run along an axis.
+fn encoded(
+    x: &Tensor,
+    scale: &Tensor,
+    zero: Option<&Tensor>,
+    attrs: &Attrs,
+    version: i64,
+    domain: &str,
+) -> Option<Encoded> {
+    let dims = |t: &Tensor| -> Shape { t.shape().iter().map(|&d| d.into()).collect() };
+    let axis = match Grain::of(&dims(x), &dims(scale), attrs, version, domain).ok()? {
+        Grain::Tensor => None,
+        Grain::Axis(a) => Some(a),
+        Grain::Block { .. } => return None,
+    };
+    if !x.dtype().is_int() || !matches!(scale.dtype(), DataType::F32 | DataType::F16) {
+        return None;
+    }
+    let scales = scale.to_f32s()?;
+    let zeros: Vec<i32> = match zero {
+        None => vec![0; scales.len()],
+        Some(z) => z.to_i64s()?.into_iter().map(|v| i32::try_from(v).ok()).collect::<Option<_>>()?,
+    };
+    let zeros = if zeros.len() == 1 { vec![zeros[0]; scales.len()] } else { zeros };
+    Encoded::new(x.clone(), scales, zeros, axis)
 }
 
 pub(super) fn fold_quantize(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
@@ -181,10 +213,6 @@ fn fold_dynamic(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
         Tensor::from_f32(vec![], &[scale]),
         Tensor::from_i128(DataType::U8, vec![], &[zero as i128])?,
     ])
-}
-
-fn lower_dequantize(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
-    dequantise_constant(cx, 0, 1, 2)
 }
 
 /// Output 0 is the dequantised constant in inputs `x`, `scale` and `zero`, made at compile time.

@@ -3,5 +3,5 @@
 mod solve;
 mod stages;
 
-pub use solve::{Placed, Solution, Validator, refused_by_validator, solve};
+pub use solve::{Known, Placed, Solution, Validator, refused_by_validator, solve};
 pub use stages::{Partition, partition};

@@ -4,7 +4,7 @@
 //! host with its reasons, the partitions are drawn anew, and so on until nothing more is refused. Every round takes at
 //! least one node off, so it ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Partition, partition};
 use crate::Error;
@@ -25,42 +25,73 @@ pub struct Placed {
     pub qnn: QnnGraph,
 }
 
+/// What is known before a placement begins, and more of it after.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Nodes that must not go to the NPU.
+    pub refused: BTreeMap<NodeId, Vec<Reason>>,
+    /// Nodes whose ops the NPU does not take on integers: they are computed in real numbers.
+    pub plain: BTreeSet<NodeId>,
+}
+
+impl Known {
+    /// An op that the backend refuses, for `reasons`. One on integers is tried in real numbers first.
+    pub fn refuse(&mut self, qnn: &QnnGraph, op: &QnnOp, reasons: Vec<Reason>) {
+        let on_integers = !matches!(op.op_type.as_str(), "Quantize" | "Dequantize")
+            && op.inputs.iter().chain(&op.outputs).any(|t| qnn.tensor(*t).dtype.is_quantised());
+        if !on_integers || !self.plain.insert(op.node) {
+            self.refused.entry(op.node).or_default().extend(reasons);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.refused.len() + self.plain.len()
+    }
+}
+
 /// The outcome: every node that is to be run is in one partition or has reasons why not.
 #[derive(Clone, Debug, Default)]
 pub struct Solution {
     pub placed: Vec<Placed>,
     pub refused: BTreeMap<NodeId, Vec<Reason>>,
+    /// Nodes that the model computes on quantised operands and the NPU in real numbers, since it takes no others.
+    pub plain: BTreeSet<NodeId>,
 }
 
-/// Places the nodes of `order` (see [`partition`]). `refused` holds nodes that must not go to the NPU from the start.
+/// Places the nodes of `order` (see [`partition`]), given what is `known` from the start.
 /// Partitions are named `name`, or `name_0`, `name_1`, ... if there are several.
 pub fn solve(
     graph: &Graph,
     order: &[NodeId],
     target: &Target,
     name: &str,
-    mut refused: BTreeMap<NodeId, Vec<Reason>>,
+    mut known: Known,
     validator: &mut dyn Validator,
 ) -> Result<Solution, Error> {
     loop {
-        let parts = partition(graph, order, &|id| !refused.contains_key(&id));
-        let before = refused.len();
+        let parts = partition(graph, order, &|id| !known.refused.contains_key(&id));
+        let before = known.len();
         let mut placed = vec![];
         let several = parts.len() > 1;
         for (i, part) in parts.into_iter().enumerate() {
             let name = if several { format!("{name}_{i}") } else { name.to_string() };
-            let no = match lower(graph, &part, target, &name) {
-                Err(no) => no,
+            match lower(graph, &part, target, &name, &known.plain) {
+                Err(no) => known.refused.extend(no),
                 Ok(qnn) => {
-                    let no = validate(&qnn, validator)?;
+                    let verdicts = validator.validate(&qnn)?;
+                    let plain = known.plain.clone();
+                    for (op, reasons) in qnn.ops.iter().zip(verdicts) {
+                        // One answer for a node whose ops are to be lowered again.
+                        if !reasons.is_empty() && (plain.contains(&op.node) || !known.plain.contains(&op.node)) {
+                            known.refuse(&qnn, op, reasons);
+                        }
+                    }
                     placed.push(Placed { partition: part, qnn });
-                    no
                 }
-            };
-            refused.extend(no);
+            }
         }
-        if refused.len() == before {
-            return Ok(Solution { placed, refused });
+        if known.len() == before {
+            return Ok(Solution { placed, refused: known.refused, plain: known.plain });
         }
     }
 }
@@ -68,8 +99,14 @@ pub fn solve(
 type Refused = BTreeMap<NodeId, Vec<Reason>>;
 
 /// One partition as a QNN graph, or the nodes of it that cannot be lowered, all of them.
-fn lower(graph: &Graph, part: &Partition, target: &Target, name: &str) -> Result<QnnGraph, Refused> {
-    let mut low = Lowering::new(graph, target, name);
+fn lower(
+    graph: &Graph,
+    part: &Partition,
+    target: &Target,
+    name: &str,
+    plain: &BTreeSet<NodeId>,
+) -> Result<QnnGraph, Refused> {
+    let mut low = Lowering::new(graph, target, name).plain(plain);
     let mut no: Refused = BTreeMap::new();
     for &id in &part.nodes {
         if let Err(Refusal(reasons)) = low.node(id) {
@@ -87,17 +124,6 @@ fn lower(graph: &Graph, part: &Partition, target: &Target, name: &str) -> Result
         }
     }
     if no.is_empty() { Ok(low.finish(&part.inputs)) } else { Err(no) }
-}
-
-fn validate(qnn: &QnnGraph, validator: &mut dyn Validator) -> Result<Refused, Error> {
-    let mut no: Refused = BTreeMap::new();
-    let verdicts = validator.validate(qnn)?;
-    for (op, reasons) in qnn.ops.iter().zip(verdicts) {
-        if !reasons.is_empty() {
-            no.entry(op.node).or_default().extend(reasons);
-        }
-    }
-    Ok(no)
 }
 
 /// The reason for a "no" of the backend's own validator.

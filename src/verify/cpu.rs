@@ -1,8 +1,6 @@
 //! The model on the QNN CPU backend, lowered as for the NPU but in 32-bit floats: where it agrees with ONNX Runtime and
 //! the HTP does not, the difference is the HTP's arithmetic and not the lowering.
 
-use std::collections::BTreeMap;
-
 use super::{CpuRunner, InputSpec, Named};
 use crate::Error;
 use crate::compile::prepare_graph;
@@ -11,7 +9,7 @@ use crate::ir::{TensorType, ValueId};
 use crate::lower::Target;
 use crate::onnx;
 use crate::options::CompileOptions;
-use crate::place::{Validator, solve};
+use crate::place::{Known, Validator, solve};
 use crate::qnn::graph::{QnnGraph, QnnType};
 use crate::qnn::{Backend, Worker, WorkerOptions};
 use crate::sdk::Sdk;
@@ -45,7 +43,7 @@ pub(super) fn lower(options: &CompileOptions, sdk: &Sdk) -> Result<CpuModel, Err
         allow_approximate: options.allow_approximate,
     };
     let graph = &prepared.graph;
-    let mut solution = solve(graph, &prepared.order, &target, "model", BTreeMap::new(), &mut cpu)?;
+    let mut solution = solve(graph, &prepared.order, &target, "model", Known::default(), &mut cpu)?;
     if let Some((id, reasons)) = solution.refused.first_key_value() {
         let why = reasons.first().map(|r| r.message.as_str()).unwrap_or_default();
         let more = match solution.refused.len() - 1 {

@@ -1,0 +1,214 @@
+//! Constants in integers: as the model encodes them, or encoded here where that loses nothing.
+
+use super::{Encoding, Work, code_range};
+use crate::ir::{DataType, Encoded, Tensor, same_axis};
+use crate::qnn::graph::{QnnTensor, QnnType, Quant, StaticData, TensorId, TensorKind};
+
+/// Is it a constant whose real values are kept as integers?
+pub(super) fn is_encoded(t: &QnnTensor) -> bool {
+    t.dtype.is_float() && encoded(t).is_some()
+}
+
+fn encoded(t: &QnnTensor) -> Option<(&Tensor, &Encoded, Option<&[usize]>)> {
+    match t.data.as_ref()? {
+        StaticData::Constant { tensor, perm } => Some((tensor, tensor.encoding()?, perm.as_deref())),
+        StaticData::Raw(_) => None,
+    }
+}
+
+/// A constant as a static tensor of codes, elements in the same order as those of `t`.
+fn add(work: &mut Work<'_>, t: TensorId, dtype: QnnType, quant: Quant, data: StaticData) -> TensorId {
+    let id = work.tensor(t, dtype, quant);
+    let tensor = work.graph.tensor_mut(id);
+    tensor.kind = TensorKind::Static;
+    tensor.data = Some(data);
+    id
+}
+
+/// The codes moved by a constant, in another integer type. `None` if one does not fit.
+fn shifted(codes: &Tensor, by: i32, to: DataType) -> Option<Tensor> {
+    let codes = codes.widened()?;
+    if by == 0 && codes.dtype() == to {
+        return Some(codes);
+    }
+    let (low, high) = to.int_range()?;
+    let values: Vec<i128> = codes.to_i128s()?.into_iter().map(|q| q + i128::from(by)).collect();
+    values.iter().all(|v| (low..=high).contains(v)).then(|| Tensor::from_i128(to, codes.shape().to_vec(), &values))?
+}
+
+/// The constant as an operand next to activations of type `dtype` (unsigned, 8 or 16 bits): with its own encoding, or
+/// one number with one made for it. `None` if it has none, or codes of more bits.
+pub(super) fn operand(work: &mut Work<'_>, t: TensorId, dtype: QnnType) -> Option<TensorId> {
+    let tensor = work.graph.tensor(t);
+    let to = match dtype {
+        QnnType::UFIXED_POINT_8 => DataType::U8,
+        QnnType::UFIXED_POINT_16 => DataType::U16,
+        _ => return None,
+    };
+    if let Some((_, e, perm)) = encoded(tensor) {
+        if e.axis.is_some() {
+            return None;
+        }
+        let (scale, zero) = (e.scales[0], e.zeros[0]);
+        let by = match e.codes.dtype() {
+            DataType::I8 | DataType::I4 => 128,
+            DataType::I16 => 32_768,
+            _ => 0,
+        };
+        let data = StaticData::Constant { tensor: shifted(&e.codes, by, to)?, perm: perm.map(<[usize]>::to_vec) };
+        return Some(add(work, t, dtype, Quant::PerTensor { scale, offset: -(zero + by) }, data));
+    }
+    let StaticData::Constant { tensor: value, .. } = tensor.data.as_ref()? else { return None };
+    let value = value.uniform_f64().filter(|v| v.is_finite())? as f32;
+    let (_, high) = code_range(dtype)?;
+    // One number is a code at the end of the range and its distance from the other end.
+    let (scale, zero, code) = match value {
+        0.0 => (1.0, 0, 0),
+        v if v > 0.0 => (v / high as f32, 0, high),
+        v => (-v / high as f32, high, 0),
+    };
+    if !scale.is_normal() {
+        return None;
+    }
+    let elements = vec![i128::from(code); tensor.elements()];
+    let shape = tensor.dims.iter().map(|&d| d as usize).collect();
+    let data = StaticData::Constant { tensor: Tensor::from_i128(to, shape, &elements)?, perm: None };
+    Some(add(work, t, dtype, Quant::PerTensor { scale, offset: -zero }, data))
+}
+
+/// The constant as something whose elements are moved next to others of encoding `e` (or moved alone): only if it is
+/// encoded so already.
+pub(super) fn moved(work: &mut Work<'_>, t: TensorId, e: Option<&Encoding>) -> Option<TensorId> {
+    let (_, own, _) = encoded(work.graph.tensor(t))?;
+    let dtype = match (e, own.codes.dtype().bits()) {
+        (Some(e), _) => e.dtype,
+        (None, 16) => QnnType::UFIXED_POINT_16,
+        _ => QnnType::UFIXED_POINT_8,
+    };
+    let id = operand(work, t, dtype)?;
+    match e {
+        Some(e) if work.encoding(id) != *e => None,
+        _ => Some(id),
+    }
+}
+
+/// The axis of the static tensor's own dims along which its scales run; `Some(None)` for one scale.
+fn scale_axis(tensor: &QnnTensor, value: &Tensor, e: &Encoded, perm: Option<&[usize]>) -> Option<Option<u32>> {
+    let Some(a) = e.axis else { return Some(None) };
+    let (shape, at) = match perm {
+        Some(p) => (p.iter().map(|&i| value.shape()[i]).collect(), p.iter().position(|&i| i == a)?),
+        None => (value.shape().to_vec(), a),
+    };
+    let dims: Vec<usize> = tensor.dims.iter().map(|&d| d as usize).collect();
+    Some(Some(same_axis(&shape, at, &dims)? as u32))
+}
+
+/// How the codes of weights are kept: symmetric and signed where they can be, which an axis of scales needs.
+pub(super) struct WeightCodes {
+    dtype: QnnType,
+    quant: Quant,
+    data: StaticData,
+    /// One for each index of the axis of scales, or one.
+    pub scales: Vec<f32>,
+    /// The axis of the static tensor's dims that has a scale each.
+    pub axis: Option<u32>,
+}
+
+impl WeightCodes {
+    /// `None` for a constant without an encoding, or one that no weights can have.
+    pub fn of(tensor: &QnnTensor) -> Option<Self> {
+        let (value, e, perm) = encoded(tensor)?;
+        let axis = scale_axis(tensor, value, e, perm)?;
+        let (from, zero) = (e.codes.dtype(), e.zeros[0]);
+        let middle = match from {
+            DataType::U8 => 128,
+            DataType::U4 => 8,
+            DataType::U16 => 32_768,
+            _ => 0,
+        };
+        let symmetric = e.zeros.iter().all(|z| *z == middle);
+        let (dtype, to, by) = match from {
+            DataType::U8 | DataType::I8 | DataType::I4 | DataType::U4 if symmetric => {
+                (QnnType::SFIXED_POINT_8, DataType::I8, -middle)
+            }
+            DataType::U16 | DataType::I16 if symmetric => (QnnType::SFIXED_POINT_16, DataType::I16, -middle),
+            _ if axis.is_some() => return None,
+            DataType::U8 | DataType::U4 => (QnnType::UFIXED_POINT_8, DataType::U8, 0),
+            DataType::I8 | DataType::I4 => (QnnType::UFIXED_POINT_8, DataType::U8, 128),
+            DataType::U16 => (QnnType::UFIXED_POINT_16, DataType::U16, 0),
+            DataType::I16 => (QnnType::UFIXED_POINT_16, DataType::U16, 32_768),
+            _ => return None,
+        };
+        let offset = if symmetric { 0 } else { -(zero + by) };
+        let bits = from.bits() as u32;
+        let narrow = bits == 4 && dtype == QnnType::SFIXED_POINT_8;
+        let quant = match (axis, narrow) {
+            (None, false) => Quant::PerTensor { scale: e.scales[0], offset },
+            (None, true) => Quant::BitWidth { bits, scale: e.scales[0], offset },
+            (Some(axis), narrow) => {
+                let (scales, offsets) = (e.scales.clone(), vec![0; e.scales.len()]);
+                if narrow {
+                    Quant::BitWidthPerAxis { bits, axis, scales, offsets }
+                } else {
+                    Quant::PerAxis { axis, scales, offsets }
+                }
+            }
+        };
+        let data =
+            StaticData::Constant { tensor: shifted(&e.codes, by, to)?, perm: perm.map(<[usize]>::to_vec) };
+        Some(Self { dtype, quant, data, scales: e.scales.clone(), axis })
+    }
+
+    pub fn is_signed_8(&self) -> bool {
+        self.dtype == QnnType::SFIXED_POINT_8
+    }
+
+    pub fn bits(&self) -> usize {
+        self.dtype.size() * 8
+    }
+
+    /// With one scale for each of `count` indices of `axis`, all equal if they were one.
+    pub fn along(mut self, axis: u32, count: usize) -> Self {
+        if self.axis.is_none() && self.is_signed_8() {
+            self.scales = vec![self.scales[0]; count];
+            let (scales, offsets) = (self.scales.clone(), vec![0; count]);
+            self.quant = match self.quant {
+                Quant::BitWidth { bits, .. } => Quant::BitWidthPerAxis { bits, axis, scales, offsets },
+                _ => Quant::PerAxis { axis, scales, offsets },
+            };
+            self.axis = Some(axis);
+        }
+        self
+    }
+
+    pub fn add(self, work: &mut Work<'_>, t: TensorId) -> TensorId {
+        add(work, t, self.dtype, self.quant, self.data)
+    }
+}
+
+/// The constant rounded to 32-bit integers of these scales (one, or one for each element of its last axis). `None` if a
+/// value does not fit.
+pub(super) fn rounded_32(work: &mut Work<'_>, t: TensorId, scales: &[f32]) -> Option<TensorId> {
+    let tensor = work.graph.tensor(t);
+    let StaticData::Constant { tensor: value, perm } = tensor.data.as_ref()? else { return None };
+    let value = perm.as_ref().map_or_else(|| Some(value.clone()), |p| value.transposed(p))?;
+    let values = value.to_f32s()?;
+    if scales.len() != 1 && scales.len() != values.len() {
+        return None;
+    }
+    let codes: Vec<i128> = values
+        .iter()
+        .enumerate()
+        .map(|(i, v)| {
+            let q = (f64::from(*v) / f64::from(scales[if scales.len() == 1 { 0 } else { i }])).round_ties_even();
+            (q.abs() <= f64::from(i32::MAX)).then_some(q as i128)
+        })
+        .collect::<Option<_>>()?;
+    let shape = tensor.dims.iter().map(|&d| d as usize).collect();
+    let data = StaticData::Constant { tensor: Tensor::from_i128(DataType::I32, shape, &codes)?, perm: None };
+    let quant = match scales {
+        [scale] => Quant::PerTensor { scale: *scale, offset: 0 },
+        _ => Quant::PerAxis { axis: 0, scales: scales.to_vec(), offsets: vec![0; scales.len()] },
+    };
+    Some(add(work, t, QnnType::SFIXED_POINT_32, quant, data))
+}
