@@ -60,6 +60,21 @@ pub fn infer(graph: &mut Graph) -> Result<Inference, crate::ir::CycleError> {
     Ok(found)
 }
 
+/// Infers the outputs of one node, and their values where they are known.
+///
+/// # Errors
+/// The node breaks the rules of its op, or is of an op that nobody knows.
+pub(crate) fn infer_node(graph: &mut Graph, id: NodeId) -> Result<(), String> {
+    let mut found = Inference::default();
+    let op = graph.node(id).op_name();
+    node(graph, id, &mut found);
+    if let Some(e) = found.errors.first() {
+        return Err(e.message.clone());
+    }
+    let typed = graph.node(id).outputs.iter().flatten().all(|v| graph.value(*v).ty.dtype().is_some());
+    if typed { Ok(()) } else { Err(format!("the result of {op} has no type")) }
+}
+
 fn node(graph: &mut Graph, id: NodeId, found: &mut Inference) {
     let node = graph.node(id);
     let Some(def) = ops::find(&node.domain, &node.op_type) else { return };

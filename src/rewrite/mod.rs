@@ -6,19 +6,23 @@
 
 mod affine;
 mod conv_affine;
+mod dequantise_early;
+mod dynamic_lstm;
+mod dynamic_product;
 mod gelu_erf;
 mod hard_swish;
 mod merge_affine;
 mod norm;
 mod pattern;
+mod qoperator;
 mod softplus_mish;
 #[cfg(test)]
 mod testing;
 
 pub use pattern::Pattern;
 
-use crate::ir::{Attr, CycleError, Graph, Node, NodeId, Origin, Tensor, Value, ValueId, ValueType};
-use crate::ops::{self, InferCx};
+use crate::infer::infer_node;
+use crate::ir::{Attr, CycleError, Graph, Node, NodeId, Origin, Tensor, Value, ValueId};
 
 /// How faithful a rewrite is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub enum Outcome {
     /// Looks like the pattern and is not: why.
     Refused(String),
     Matched(Patch),
+    /// The node stays, its outputs too, and is another op.
+    Respelt(NewNode),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +55,10 @@ pub struct Rewrite {
 
 /// Every rewrite, in the order in which they are tried.
 pub const ALL: &[Rewrite] = &[
+    qoperator::REWRITE,
+    dynamic_product::REWRITE,
+    dynamic_lstm::REWRITE,
+    dequantise_early::REWRITE,
     gelu_erf::REWRITE,
     hard_swish::REWRITE,
     softplus_mish::SOFTPLUS,
@@ -67,6 +77,8 @@ pub enum Operand {
     New(usize),
     /// A new constant.
     Constant(Tensor),
+    /// An optional input that is not given.
+    Omitted,
 }
 
 /// A node to be.
@@ -133,6 +145,17 @@ fn one(graph: &mut Graph, r: &Rewrite, events: &mut Vec<Event>) -> Result<bool, 
                 if !events.contains(&event) {
                     events.push(event);
                 }
+            }
+            Outcome::Respelt(new) => {
+                let nodes = origin_names(graph, &[id]);
+                respell(graph, r.name, id, &new);
+                consumers = graph.consumers();
+                let message = match infer_node(graph, id) {
+                    Ok(()) => String::new(),
+                    Err(why) => why,
+                };
+                changed = true;
+                events.push(Event { rewrite: r.name, applied: message.is_empty(), nodes, message });
             }
             Outcome::Matched(patch) => {
                 let nodes = origin_names(graph, &patch.covers);
@@ -214,11 +237,12 @@ fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<Vec<No
     for new in &patch.nodes {
         let mut inputs = vec![];
         for operand in &new.inputs {
-            inputs.push(Some(match operand {
-                Operand::Value(v) => *v,
-                Operand::New(i) => *made.get(*i).ok_or("a patch reads a node that comes later")?,
-                Operand::Constant(t) => graph.add_constant(&format!("{}.c", old.name), t.clone()),
-            }));
+            inputs.push(match operand {
+                Operand::Value(v) => Some(*v),
+                Operand::New(i) => Some(*made.get(*i).ok_or("a patch reads a node that comes later")?),
+                Operand::Constant(t) => Some(graph.add_constant(&format!("{}.c", old.name), t.clone())),
+                Operand::Omitted => None,
+            });
         }
         let out = graph.add_value(Value { name: format!("{}.{name}", old.name), ..Value::default() });
         let mut node = Node {
@@ -235,7 +259,7 @@ fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<Vec<No
             node.attrs.set(*k, v.clone());
         }
         let id = graph.add_node(node);
-        graph.value_mut(out).ty = infer_one(graph, id)?;
+        infer_node(graph, id)?;
         made.push(out);
         nodes.push(id);
     }
@@ -246,10 +270,27 @@ fn splice(graph: &mut Graph, name: &'static str, patch: &Patch) -> Result<Vec<No
     Ok(nodes)
 }
 
-fn infer_one(graph: &Graph, id: NodeId) -> Result<ValueType, String> {
-    let node = graph.node(id);
-    let def = ops::find(&node.domain, &node.op_type).ok_or_else(|| format!("no op {}", node.op_name()))?;
-    let mut cx = InferCx::new(graph, node);
-    (def.infer)(&mut cx).map_err(|e| e.to_string())?;
-    Ok(cx.out.swap_remove(0).ty)
+/// Makes a node another op, in place.
+fn respell(graph: &mut Graph, name: &'static str, id: NodeId, new: &NewNode) {
+    let stem = graph.node(id).name.clone();
+    let mut inputs = vec![];
+    for operand in &new.inputs {
+        inputs.push(match operand {
+            Operand::Value(v) => Some(*v),
+            Operand::Constant(t) => Some(graph.add_constant(&format!("{stem}.c"), t.clone())),
+            Operand::New(_) | Operand::Omitted => None,
+        });
+    }
+    let names = origin_names(graph, &[id]);
+    let node = graph.node_mut(id);
+    node.domain = new.domain.into();
+    node.op_type = new.op_type.into();
+    node.version = new.version;
+    node.inputs = inputs;
+    node.attrs = crate::ir::Attrs::default();
+    for (k, v) in &new.attrs {
+        node.attrs.set(*k, v.clone());
+    }
+    node.origin.nodes = names;
+    node.origin.rewrites.push(name);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Encoding, Work, param, redirect, statics};
+use super::{Encoding, Work, code_range, param, redirect, statics};
 use crate::qnn::graph::{Param, QnnOp, QnnType, Scalar, TensorId, TensorKind};
 
 /// The operands whose elements the op moves; `None` for an op that computes. Every element of a result is an element of
@@ -12,10 +12,28 @@ fn moved(op: &QnnOp) -> Option<Vec<usize>> {
         "Concat" | "Pack" => Some((0..op.inputs.len()).collect()),
         "Reshape" | "Transpose" | "StridedSlice" | "Split" | "UnPack" | "Gather" | "GatherElements" | "GatherNd"
         | "Tile" | "PoolMax2d" | "DepthToSpace" | "SpaceToDepth" | "ChannelShuffle" | "ExpandDims" | "Squeeze"
-        | "ResizeNearestNeighbor" | "Relu" => Some(vec![0]),
+        | "ResizeNearestNeighbor" | "Relu" | "Pad" => Some(vec![0]),
         "Resize" if matches!(param(op, "interpolation_mode"), Some(Param::Scalar(Scalar::U32(0)))) => Some(vec![0]),
         _ => None,
     }
+}
+
+/// The parameters of a moving op when it moves codes: what Pad fills in is a code too. `None` if it has none.
+fn params_on_codes(op: &QnnOp, e: &Encoding) -> Option<Vec<(String, Param)>> {
+    let mut params = op.params.clone();
+    for (name, value) in &mut params {
+        if op.op_type == "Pad" && name == "pad_constant_value" {
+            let Param::Scalar(Scalar::F32(real)) = *value else { return None };
+            let (scale, zero) = e.scalar()?;
+            let code = real / scale + zero as f32;
+            let (low, high) = code_range(e.dtype)?;
+            if code.fract() != 0.0 || code < low as f32 || code > high as f32 {
+                return None;
+            }
+            *value = Param::i32(code as i32);
+        }
+    }
+    Some(params)
 }
 
 /// Dequantize sinks: an op that moves dequantised elements moves their codes, and its result is dequantised. Where a
@@ -98,6 +116,7 @@ fn moved_codes(
     }
     let e = encoding?;
     e.scalar()?;
+    let params = params_on_codes(op, &e)?;
     let mut outputs = vec![];
     let mut back = vec![];
     for &y in &op.outputs {
@@ -105,7 +124,7 @@ fn moved_codes(
         outputs.push(codes);
         back.push(work.op("Dequantize", codes, y, op));
     }
-    Some((QnnOp { inputs, outputs, ..op.clone() }, back))
+    Some((QnnOp { inputs, outputs, params, ..op.clone() }, back))
 }
 
 /// What Quantize can rise above.
@@ -181,7 +200,8 @@ fn risen(work: &mut Work<'_>, at: usize, op: &QnnOp, readers: &HashMap<TensorId,
                 before.push(work.op("Quantize", t, codes, &like));
                 inputs[s] = codes;
             }
-            QnnOp { inputs, outputs, ..op.clone() }
+            let params = params_on_codes(op, &e)?;
+            QnnOp { inputs, outputs, params, ..op.clone() }
         }
     };
     let mut ops = vec![];
