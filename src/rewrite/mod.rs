@@ -15,6 +15,7 @@ mod merge_affine;
 mod norm;
 mod pattern;
 mod qoperator;
+mod safe_softmax;
 mod softplus_mish;
 #[cfg(test)]
 mod testing;
@@ -64,6 +65,7 @@ pub const ALL: &[Rewrite] = &[
     softplus_mish::SOFTPLUS,
     softplus_mish::MISH,
     norm::REWRITE,
+    safe_softmax::REWRITE,
     conv_affine::REWRITE,
     merge_affine::REWRITE,
 ];

@@ -68,7 +68,10 @@ fn quantising_rounds_ties_to_even_and_saturates() {
         .constant(Tensor::from_i128(DataType::U8, vec![], &[128]).unwrap());
     assert_eq!(n.fold().unwrap()[0].to_i64s().unwrap(), [128, 130, 130, 128, 255, 0]);
     assert_eq!(node("QuantizeLinear", 21).float(&[2]).floats(&[], &[1.0]).int("output_dtype", 5).types(), ["int16[2]"]);
-    assert!(node("QuantizeLinear", 13).float(&[2]).floats(&[], &[1.0]).refusal().contains("run time"));
+    let zero = node("QuantizeLinear", 13).float(&[2]).floats(&[], &[0.0]);
+    assert!(zero.refusal().contains("it must be a positive number"));
+    let per_channel = node("QuantizeLinear", 13).float(&[1, 2]).floats(&[2], &[1.0, 2.0]);
+    assert!(per_channel.refusal().contains("2 scales"));
 }
 
 #[test]
