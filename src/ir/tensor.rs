@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use half::{bf16, f16};
 
-use super::encoded::Encoded;
 use super::DataType;
+use super::encoded::Encoded;
 
 /// Where the elements are.
 #[derive(Clone, Debug, PartialEq)]

@@ -125,6 +125,9 @@ impl Lowering<'_> {
             t = regroup::permute(self, t, &from, &layout.perm_to(&Layout::identity(shape.len())), &name);
         }
         let Some(declared) = self.declared(v, t) else { return Ok(()) };
+        if self.led_out(t, &name, declared.qnn_type(), &dims) {
+            return Ok(());
+        }
         self.free_name(&name);
         let same = self.qnn.tensor(t).dtype == declared.qnn_type();
         let out = self.add_tensor(&name, declared.qnn_type(), dims, declared.quant());

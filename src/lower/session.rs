@@ -227,22 +227,7 @@ impl<'a> Lowering<'a> {
             Refusal::new(codes::DTYPE, format!("output {:?} is {}, which the HTP does not hold", value.name, ty.0))
         })?;
         let dims = qnn_dims(&ty.1);
-        let t = self.qnn.tensor(at);
-        let ready = t.kind == TensorKind::Native
-            && t.dtype == edge
-            && t.dims == dims
-            && self.qnn.ops.iter().any(|op| op.outputs.contains(&at));
-        if ready {
-            if !self.tensor_names.contains(&value.name) || self.qnn.tensor(at).name == value.name {
-                self.tensor_names.remove(&self.qnn.tensor(at).name);
-            } else {
-                self.free_name(&value.name);
-            }
-            self.tensor_names.insert(value.name.clone());
-            let t = self.qnn.tensor_mut(at);
-            t.kind = TensorKind::AppRead;
-            t.name.clone_from(&value.name);
-            self.qnn.outputs.push(at);
+        if self.led_out(at, &value.name, edge, &dims) {
             return Ok(());
         }
         self.free_name(&value.name);
@@ -259,6 +244,29 @@ impl<'a> Lowering<'a> {
         self.add_op(op, &[from], &[out], vec![]);
         self.qnn.outputs.push(out);
         Ok(())
+    }
+
+    /// Makes `at` itself the output called `name`, if it has the type and dims of it and an op writes it.
+    pub(super) fn led_out(&mut self, at: TensorId, name: &str, dtype: QnnType, dims: &[u32]) -> bool {
+        let t = self.qnn.tensor(at);
+        let ready = t.kind == TensorKind::Native
+            && t.dtype == dtype
+            && t.dims == dims
+            && self.qnn.ops.iter().any(|op| op.outputs.contains(&at));
+        if !ready {
+            return false;
+        }
+        if !self.tensor_names.contains(name) || self.qnn.tensor(at).name == name {
+            self.tensor_names.remove(&self.qnn.tensor(at).name);
+        } else {
+            self.free_name(name);
+        }
+        self.tensor_names.insert(name.into());
+        let t = self.qnn.tensor_mut(at);
+        t.kind = TensorKind::AppRead;
+        t.name = name.into();
+        self.qnn.outputs.push(at);
+        true
     }
 
     /// Gives the tensor that has this name another one, so that a graph output can have it.

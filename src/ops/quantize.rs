@@ -11,8 +11,8 @@ mod runtime;
 mod small_float;
 
 pub(super) use grain::Grain;
-pub(super) use runtime::{lower_dequantize, lower_quantize};
 pub(super) use integer::{infer_conv_integer, infer_matmul_integer, infer_qlinear_conv, infer_qlinear_matmul};
+pub(super) use runtime::{lower_dequantize, lower_quantize};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[

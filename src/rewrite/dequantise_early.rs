@@ -38,8 +38,13 @@ fn look(p: &Pattern<'_>, root: NodeId) -> Outcome {
         }
         let mut inputs = vec![Operand::Value(moving.input(0)?)];
         inputs.extend(node.inputs[1..].iter().map(|v| v.map_or(Operand::Omitted, Operand::Value)));
-        let dequantise =
-            NewNode { domain: if node.domain.is_empty() { "" } else { "com.microsoft" }, op_type: "DequantizeLinear", version: node.version, inputs, attrs: vec![] };
+        let dequantise = NewNode {
+            domain: if node.domain.is_empty() { "" } else { "com.microsoft" },
+            op_type: "DequantizeLinear",
+            version: node.version,
+            inputs,
+            attrs: vec![],
+        };
         let mut inputs = vec![Operand::New(0)];
         inputs.extend(moving.inputs[1..].iter().map(|v| v.map_or(Operand::Omitted, Operand::Value)));
         let attrs: Vec<(&'static str, Attr)> =

@@ -24,7 +24,8 @@ fn found(p: &Pattern<'_>, root: NodeId) -> Option<Result<Patch, String>> {
         return None;
     }
     let (a, b) = (mul.input(0)?, mul.input(1)?);
-    let (product, scales, cast) = integer_product(p, a).map(|(id, c)| (id, b, c)).or_else(|| integer_product(p, b).map(|(id, c)| (id, a, c)))?;
+    let (product, scales, cast) =
+        integer_product(p, a).map(|(id, c)| (id, b, c)).or_else(|| integer_product(p, b).map(|(id, c)| (id, a, c)))?;
     let node = p.node(product);
     let (dynamic, dynamic_node) = p.made_by(node.input(0)?, "DynamicQuantizeLinear")?;
     let zero_is_its = node.input(2).is_some_and(|z| p.source(z) == dynamic_node.output(2).unwrap_or(z));
@@ -99,7 +100,6 @@ fn patch(
         if conv { &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"] } else { &[] };
     let attrs = names.iter().filter_map(|n| Some((*n, product.attrs.get(n)?.clone()))).collect();
     let (op_type, version) = if conv { ("Conv", 11) } else { ("MatMul", 13) };
-    let whole =
-        NewNode { domain: "", op_type, version, inputs: vec![Operand::Value(x), Operand::New(0)], attrs };
+    let whole = NewNode { domain: "", op_type, version, inputs: vec![Operand::Value(x), Operand::New(0)], attrs };
     Ok(Patch { nodes: vec![real, whole], replaces: y, covers })
 }

@@ -33,8 +33,7 @@ struct Build<'a> {
 type Kept = &'static [&'static str];
 
 const CONV: Kept = &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
-const POOL: Kept =
-    &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"];
+const POOL: Kept = &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"];
 
 impl<'a> Build<'a> {
     fn new(pattern: &'a Pattern<'a>, node: &'a Node) -> Option<Self> {
@@ -46,7 +45,13 @@ impl<'a> Build<'a> {
         self.node.input(i).map(Operand::Value)
     }
 
-    fn push(&mut self, op_type: &'static str, version: i64, inputs: Vec<Operand>, attrs: Vec<(&'static str, Attr)>) -> Operand {
+    fn push(
+        &mut self,
+        op_type: &'static str,
+        version: i64,
+        inputs: Vec<Operand>,
+        attrs: Vec<(&'static str, Attr)>,
+    ) -> Operand {
         self.nodes.push(NewNode { domain: "", op_type, version, inputs, attrs });
         Operand::New(self.nodes.len() - 1)
     }
@@ -110,7 +115,11 @@ impl<'a> Build<'a> {
         let done = match (in_onnx, self.node.op_type.as_str()) {
             (_, "QLinearConv") => return Some(self.conv()),
             (_, "QLinearMatMul") => {
-                let b_rank = self.node.input(3).and_then(|v| self.pattern.graph.value(v).ty.tensor()).map_or(2, |t| t.shape.len());
+                let b_rank = self
+                    .node
+                    .input(3)
+                    .and_then(|v| self.pattern.graph.value(v).ty.tensor())
+                    .map_or(2, |t| t.shape.len());
                 let a = self.real(0, 0)?;
                 let b = self.real(3, b_rank as i64 - 1)?;
                 self.push("MatMul", 13, vec![a, b], vec![]);

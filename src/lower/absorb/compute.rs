@@ -24,8 +24,13 @@ fn form(op_type: &str) -> Option<Form> {
         "Conv2d" | "DepthWiseConv2d" | "TransposeConv2d" | "FullyConnected" => {
             Form { data: &[0], weight: Some(1), factor: None, bias: Some(2) }
         }
-        "MatMul" | "ElementWiseAdd" | "ElementWiseSubtract" | "ElementWiseMultiply" | "ElementWiseDivide"
-        | "ElementWiseMaximum" | "ElementWiseMinimum" => Form { data: &[0, 1], weight: None, factor: None, bias: None },
+        "MatMul"
+        | "ElementWiseAdd"
+        | "ElementWiseSubtract"
+        | "ElementWiseMultiply"
+        | "ElementWiseDivide"
+        | "ElementWiseMaximum"
+        | "ElementWiseMinimum" => Form { data: &[0, 1], weight: None, factor: None, bias: None },
         // Signed factors are taken by the validator and come out wrong (2.47).
         "LayerNorm" => Form { data: &[0], weight: None, factor: Some(1), bias: Some(2) },
         "Prelu" => Form { data: &[0], weight: None, factor: Some(1), bias: None },
@@ -46,13 +51,8 @@ fn is_coarse(op_type: &str) -> bool {
 /// Computes on the integers wherever that is possible.
 pub(super) fn absorb(work: &mut Work<'_>) {
     let readers = work.readers();
-    let coded: HashMap<TensorId, TensorId> = work
-        .graph
-        .ops
-        .iter()
-        .filter(|op| op.op_type == "Dequantize")
-        .map(|op| (op.outputs[0], op.inputs[0]))
-        .collect();
+    let coded: HashMap<TensorId, TensorId> =
+        work.graph.ops.iter().filter(|op| op.op_type == "Dequantize").map(|op| (op.outputs[0], op.inputs[0])).collect();
     let mut aliases = HashMap::new();
     let mut dropped: HashSet<usize> = HashSet::new();
     let mut replaced: HashMap<usize, Vec<QnnOp>> = HashMap::new();
@@ -175,7 +175,8 @@ fn operands(
     if let Some(s) = form.factor
         && let Some(&t) = op.inputs.get(s)
     {
-        inputs[s] = statics::operand(work, t, QnnType::UFIXED_POINT_8).or_else(|| statics::operand(work, t, e.dtype))?;
+        inputs[s] =
+            statics::operand(work, t, QnnType::UFIXED_POINT_8).or_else(|| statics::operand(work, t, e.dtype))?;
         let (factor, _) = work.encoding(inputs[s]).scalar()?;
         scales = vec![scale * factor];
     }

@@ -10,9 +10,24 @@ use crate::qnn::graph::{Param, QnnOp, QnnType, Scalar, TensorId, TensorKind};
 fn moved(op: &QnnOp) -> Option<Vec<usize>> {
     match op.op_type.as_str() {
         "Concat" | "Pack" => Some((0..op.inputs.len()).collect()),
-        "Reshape" | "Transpose" | "StridedSlice" | "Split" | "UnPack" | "Gather" | "GatherElements" | "GatherNd"
-        | "Tile" | "PoolMax2d" | "DepthToSpace" | "SpaceToDepth" | "ChannelShuffle" | "ExpandDims" | "Squeeze"
-        | "ResizeNearestNeighbor" | "Relu" | "Pad" => Some(vec![0]),
+        "Reshape"
+        | "Transpose"
+        | "StridedSlice"
+        | "Split"
+        | "UnPack"
+        | "Gather"
+        | "GatherElements"
+        | "GatherNd"
+        | "Tile"
+        | "PoolMax2d"
+        | "DepthToSpace"
+        | "SpaceToDepth"
+        | "ChannelShuffle"
+        | "ExpandDims"
+        | "Squeeze"
+        | "ResizeNearestNeighbor"
+        | "Relu"
+        | "Pad" => Some(vec![0]),
         "Resize" if matches!(param(op, "interpolation_mode"), Some(Param::Scalar(Scalar::U32(0)))) => Some(vec![0]),
         _ => None,
     }
@@ -90,16 +105,13 @@ pub(super) fn sink(work: &mut Work<'_>) {
 }
 
 /// The op on codes, and the Dequantize ops for its results, if every operand that it moves is dequantised alike.
-fn moved_codes(
-    work: &mut Work<'_>,
-    op: &QnnOp,
-    coded: &HashMap<TensorId, TensorId>,
-) -> Option<(QnnOp, Vec<QnnOp>)> {
+fn moved_codes(work: &mut Work<'_>, op: &QnnOp, coded: &HashMap<TensorId, TensorId>) -> Option<(QnnOp, Vec<QnnOp>)> {
     let slots = moved(op)?;
     if work.is_plain(op) {
         return None;
     }
-    let mut encoding: Option<Encoding> = slots.iter().find_map(|&s| coded.get(&op.inputs[s])).map(|c| work.encoding(*c));
+    let mut encoding: Option<Encoding> =
+        slots.iter().find_map(|&s| coded.get(&op.inputs[s])).map(|c| work.encoding(*c));
     let mut inputs = op.inputs.clone();
     for s in slots {
         let t = op.inputs[s];

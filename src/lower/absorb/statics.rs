@@ -154,8 +154,7 @@ impl WeightCodes {
                 }
             }
         };
-        let data =
-            StaticData::Constant { tensor: shifted(&e.codes, by, to)?, perm: perm.map(<[usize]>::to_vec) };
+        let data = StaticData::Constant { tensor: shifted(&e.codes, by, to)?, perm: perm.map(<[usize]>::to_vec) };
         Some(Self { dtype, quant, data, scales: e.scales.clone(), axis })
     }
 

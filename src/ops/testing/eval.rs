@@ -1,6 +1,6 @@
 //! Evaluates a QNN graph in 64-bit floats: the meaning of the QNN ops, as plainly as can be, to check compositions with.
 
-use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnType, Scalar, StaticData, TensorKind};
+use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnType, Quant, Scalar, StaticData, TensorKind};
 
 mod spatial;
 
@@ -29,6 +29,7 @@ pub fn evaluate(graph: &QnnGraph, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
                 }
             };
             assert_eq!(data.len(), dims.iter().product::<usize>(), "constant {}", t.name);
+            let data = decoded(&t.quant, &dims, data);
             Some(Array { dims, data })
         })
         .collect();
@@ -36,7 +37,8 @@ pub fn evaluate(graph: &QnnGraph, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     for (id, data) in graph.inputs.iter().zip(inputs) {
         let dims: Vec<usize> = graph.tensor(*id).dims.iter().map(|&d| d as usize).collect();
         assert_eq!(dims.iter().product::<usize>(), data.len(), "input {}", graph.tensor(*id).name);
-        values[id.0 as usize] = Some(Array { dims, data: data.clone() });
+        let data = decoded(&graph.tensor(*id).quant, &dims, data.clone());
+        values[id.0 as usize] = Some(Array { dims, data });
     }
     for op in &graph.ops {
         let ins: Vec<Array> = op
@@ -52,11 +54,44 @@ pub fn evaluate(graph: &QnnGraph, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
         assert_eq!(results.len(), outs.len(), "outputs of {}", op.op_type);
         for ((id, dims), data) in op.outputs.iter().zip(outs).zip(results) {
             assert_eq!(dims.iter().product::<usize>(), data.len(), "{} ({}): output {dims:?}", op.name, op.op_type);
+            let tensor = graph.tensor(*id);
+            let data = decoded(&tensor.quant, &dims, encoded(tensor.dtype, &tensor.quant, data));
             values[id.0 as usize] = Some(Array { dims, data });
         }
     }
-    let read = |id: &crate::qnn::graph::TensorId| values[id.0 as usize].clone().expect("an output is written").data;
+    let read = |id: &crate::qnn::graph::TensorId| {
+        let data = values[id.0 as usize].clone().expect("an output is written").data;
+        encoded(graph.tensor(*id).dtype, &graph.tensor(*id).quant, data)
+    };
     graph.outputs.iter().map(read).collect()
+}
+
+/// The real values of codes.
+fn decoded(quant: &Quant, dims: &[usize], codes: Vec<f64>) -> Vec<f64> {
+    match quant {
+        Quant::None => codes,
+        Quant::PerTensor { scale, offset } => {
+            codes.into_iter().map(|q| (q + f64::from(*offset)) * f64::from(*scale)).collect()
+        }
+        Quant::PerAxis { axis, scales, .. } => {
+            let inner: usize = dims[*axis as usize + 1..].iter().product();
+            codes.iter().enumerate().map(|(i, q)| q * f64::from(scales[i / inner % scales.len()])).collect()
+        }
+        other => panic!("{other:?} is not evaluated"),
+    }
+}
+
+/// The codes of real values.
+fn encoded(dtype: QnnType, quant: &Quant, real: Vec<f64>) -> Vec<f64> {
+    let Quant::PerTensor { scale, offset } = quant else { return real };
+    let (low, high) = match dtype {
+        QnnType::UFIXED_POINT_8 => (0.0, 255.0),
+        QnnType::SFIXED_POINT_8 => (-128.0, 127.0),
+        QnnType::UFIXED_POINT_16 => (0.0, 65_535.0),
+        _ => (-32_768.0, 32_767.0),
+    };
+    let code = |v: f64| (v / f64::from(*scale)).round_ties_even() - f64::from(*offset);
+    real.into_iter().map(|v| code(v).clamp(low, high)).collect()
 }
 
 fn scalar(op: &QnnOp, name: &str) -> Option<f64> {
@@ -120,7 +155,7 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
         return vec![y];
     }
     vec![match op.op_type.as_str() {
-        "Reshape" => x.data.clone(),
+        "Reshape" | "Quantize" | "Dequantize" | "Convert" => x.data.clone(),
         "Cast" => x
             .data
             .iter()
