@@ -94,13 +94,14 @@ impl<'a> Build<'a> {
     fn quantised(&mut self, scale: usize) -> Option<()> {
         let x = Operand::New(self.nodes.len() - 1);
         let mut inputs = vec![x, self.scale(scale)?];
-        match self.given(scale + 1) {
-            Some(zero) => inputs.push(zero),
+        let zero = match self.given(scale + 1) {
+            Some(zero) => zero,
             None => {
                 let dtype = self.pattern.graph.value(self.node.output(0)?).ty.dtype()?;
-                inputs.push(Operand::Constant(Tensor::from_i128(dtype, vec![], &[0])?));
+                Operand::Constant(Tensor::from_i128(dtype, vec![], &[0])?)
             }
-        }
+        };
+        inputs.push(zero);
         self.push("QuantizeLinear", 21, inputs, vec![]);
         Some(())
     }

@@ -92,15 +92,14 @@ pub(super) fn moved(work: &mut Work<'_>, t: TensorId, e: Option<&Encoding>) -> O
     }
 }
 
-/// The axis of the static tensor's own dims along which its scales run; `Some(None)` for one scale.
-fn scale_axis(tensor: &QnnTensor, value: &Tensor, e: &Encoded, perm: Option<&[usize]>) -> Option<Option<u32>> {
-    let Some(a) = e.axis else { return Some(None) };
+/// The axis of the static tensor's own dims that is axis `a` of the constant; `None` if the dims cut across it.
+fn own_axis(tensor: &QnnTensor, value: &Tensor, a: usize, perm: Option<&[usize]>) -> Option<u32> {
     let (shape, at) = match perm {
         Some(p) => (p.iter().map(|&i| value.shape()[i]).collect(), p.iter().position(|&i| i == a)?),
         None => (value.shape().to_vec(), a),
     };
     let dims: Vec<usize> = tensor.dims.iter().map(|&d| d as usize).collect();
-    Some(Some(same_axis(&shape, at, &dims)? as u32))
+    Some(same_axis(&shape, at, &dims)? as u32)
 }
 
 /// How the codes of weights are kept: symmetric and signed where they can be, which an axis of scales needs.
@@ -118,7 +117,10 @@ impl WeightCodes {
     /// `None` for a constant without an encoding, or one that no weights can have.
     pub fn of(tensor: &QnnTensor) -> Option<Self> {
         let (value, e, perm) = encoded(tensor)?;
-        let axis = scale_axis(tensor, value, e, perm)?;
+        let axis = match e.axis {
+            None => None,
+            Some(a) => Some(own_axis(tensor, value, a, perm)?),
+        };
         let (from, zero) = (e.codes.dtype(), e.zeros[0]);
         let middle = match from {
             DataType::U8 => 128,

@@ -121,8 +121,10 @@ fn a_convolution_between_encodings_is_one_op() {
     let g = m.lower(y, false);
     let conv = g.ops.iter().find(|op| op.op_type == "Conv2d").unwrap();
     let types: Vec<QnnType> = conv.inputs.iter().chain(&conv.outputs).map(|t| g.tensor(*t).dtype).collect();
-    use QnnType as T;
-    assert_eq!(types, [T::UFIXED_POINT_8, T::SFIXED_POINT_8, T::SFIXED_POINT_32, T::UFIXED_POINT_8]);
+    assert_eq!(
+        types,
+        [QnnType::UFIXED_POINT_8, QnnType::SFIXED_POINT_8, QnnType::SFIXED_POINT_32, QnnType::UFIXED_POINT_8]
+    );
     assert!(matches!(&g.tensor(conv.inputs[1]).quant, Quant::PerAxis { axis: 3, scales, .. } if scales.len() == 3));
     // The bias in the scale of the products: 0.5 / (0.02 * 0.01).
     let Some(crate::qnn::graph::StaticData::Constant { tensor, .. }) = &g.tensor(conv.inputs[2]).data else { panic!() };
