@@ -77,3 +77,39 @@ const ATTRS: &[&str] = &[
     "storage_order",
     "strides",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{DataType as D, Tensor};
+    use crate::rewrite::testing::Build;
+
+    #[test]
+    fn it_climbs_over_every_move() {
+        let mut b = Build::new();
+        let q = b.input_of("q", D::U8, &[1, 2, 4, 4]);
+        let [s, z] = b.coding(0.5, D::U8, 1);
+        let p = b.op_with("MaxPool", &[q], &[("kernel_shape", Attr::Ints(vec![2, 2]))]);
+        let t = b.op_with("Transpose", &[p], &[("perm", Attr::Ints(vec![0, 2, 3, 1]))]);
+        let shape = b.graph.add_constant("shape", Tensor::from_i64(vec![2], &[1, -1]));
+        let r = b.op("Reshape", &[t, shape]);
+        let y = b.op("DequantizeLinear", &[r, s, z]);
+        assert_eq!(b.run(REWRITE, y).0, ["DequantizeLinear", "MaxPool", "Transpose", "Reshape"]);
+    }
+
+    #[test]
+    fn scales_along_an_axis_and_computing_ops_stay() {
+        let mut b = Build::new();
+        let q = b.input_of("q", D::U8, &[2, 4]);
+        let (s, z) = (b.constant(&[2], &[0.5, 0.25]), b.ints(D::U8, &[2], &[0, 0]));
+        let t = b.op_with("Transpose", &[q], &[("perm", Attr::Ints(vec![1, 0]))]);
+        let y = b.op_with("DequantizeLinear", &[t, s, z], &[("axis", Attr::Int(1))]);
+        assert_eq!(b.run(REWRITE, y).0, ["Transpose", "DequantizeLinear"]);
+        let mut b = Build::new();
+        let (p, q) = (b.input_of("p", D::U8, &[4]), b.input_of("q", D::U8, &[4]));
+        let [s, z] = b.coding(0.5, D::U8, 1);
+        let a = b.op("Add", &[p, q]);
+        let y = b.op("DequantizeLinear", &[a, s, z]);
+        assert_eq!(b.run(REWRITE, y).0, ["Add", "DequantizeLinear"]);
+    }
+}

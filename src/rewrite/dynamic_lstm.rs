@@ -53,3 +53,32 @@ fn real(p: &Pattern<'_>, node: &Node, i: usize, scale: usize) -> Result<Tensor, 
     let real = encoded.map(|e| Tensor::encoded(crate::ir::DataType::F32, e)).and_then(|t| t.transposed(&[0, 2, 1]));
     real.ok_or_else(|| format!("the scales and zero points of input {i} do not fit its shape {:?}", codes.shape()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::DataType as D;
+    use crate::rewrite::testing::Build;
+
+    #[test]
+    fn weights_are_turned_and_keep_their_codes() {
+        let mut b = Build::new();
+        let x = b.input("x", &[3, 1, 2]);
+        let w = b.ints(D::I8, &[1, 2, 4], &[1, 2, 3, 4, 5, 6, 7, 8]);
+        let r = b.ints(D::I8, &[1, 1, 4], &[1, 2, 3, 4]);
+        let (scales, zeros) = (b.constant(&[1], &[0.5]), b.ints(D::I8, &[1], &[1]));
+        let y = b.ms("DynamicQuantizeLSTM", &[x, w, r], &[]);
+        let (id, _) = b.graph.value(y).producer.unwrap();
+        let node = b.graph.node_mut(id);
+        node.attrs.set("hidden_size", crate::ir::Attr::Int(1));
+        node.inputs.extend([None; 5]);
+        node.inputs.extend([scales, zeros, scales, zeros].map(Some));
+        let (ops, events) = b.run(REWRITE, y);
+        assert_eq!(ops, ["LSTM"]);
+        assert!(events[0].applied);
+        let weights = b.graph.value(b.last().input(1).unwrap()).data.clone().unwrap();
+        assert_eq!(weights.shape(), [1, 4, 2]);
+        assert_eq!(weights.to_f32s().unwrap(), [0.0, 2.0, 0.5, 2.5, 1.0, 3.0, 1.5, 3.5]);
+        assert_eq!(weights.encoding().unwrap().codes.dtype(), D::I8);
+    }
+}

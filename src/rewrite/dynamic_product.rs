@@ -103,3 +103,55 @@ fn patch(
     let whole = NewNode { domain: "", op_type, version, inputs: vec![Operand::Value(x), Operand::New(0)], attrs };
     Ok(Patch { nodes: vec![real, whole], replaces: y, covers })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::DataType as D;
+    use crate::rewrite::testing::Build;
+
+    /// The product as ONNX Runtime's quantiser writes it, in one of its spellings.
+    fn product(way: usize, columns: &[f32]) -> (Build, ValueId) {
+        let mut b = Build::new();
+        let x = b.input("x", &[2, 3]);
+        let q = b.op("DynamicQuantizeLinear", &[x]);
+        let (scale, zero) = (b.more(q), b.more(q));
+        let w = b.ints(D::I8, &[3, 2], &[1, 2, 3, 4, 5, 6]);
+        let ws = b.constant(if columns.len() == 1 { &[] } else { &[2] }, columns);
+        let wz = b.ints(D::I8, &[], &[if way == 3 { 1 } else { 0 }]);
+        let other = b.input_of("z", D::U8, &[]);
+        let m = b.op("MatMulInteger", &[q, w, if way == 4 { other } else { zero }, wz]);
+        let c = b.op_with("Cast", &[m], &[("to", Attr::Int(1))]);
+        let s = if way == 1 { b.op("Mul", &[ws, scale]) } else { b.op("Mul", &[scale, ws]) };
+        let y = if way == 2 { b.op("Mul", &[s, c]) } else { b.op("Mul", &[c, s]) };
+        (b, y)
+    }
+
+    #[test]
+    fn spellings_become_one_product_with_the_weights_of_the_model() {
+        for way in 0..4 {
+            let (mut b, y) = product(way, &[0.5]);
+            assert_eq!(b.run(REWRITE, y).0, ["MatMul"], "{way}");
+            let weights = b.graph.value(b.last().input(1).unwrap()).data.clone().unwrap();
+            let zero = if way == 3 { 1.0 } else { 0.0 };
+            let want: Vec<f32> = (1..7u8).map(|i| (f32::from(i) - zero) * 0.5).collect();
+            assert_eq!(weights.to_f32s().unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn a_scale_for_each_column() {
+        let (mut b, y) = product(0, &[0.5, 2.0]);
+        b.run(REWRITE, y);
+        let weights = b.graph.value(b.last().input(1).unwrap()).data.clone().unwrap();
+        assert_eq!(weights.to_f32s().unwrap(), [0.5, 4.0, 1.5, 8.0, 2.5, 12.0]);
+    }
+
+    #[test]
+    fn the_zero_point_must_be_the_operands_own() {
+        let (mut b, y) = product(4, &[0.5]);
+        let (ops, events) = b.run(REWRITE, y);
+        assert!(ops.iter().any(|op| op == "MatMulInteger"));
+        assert!(events[0].message.contains("not the one of its dynamically quantised operand"));
+    }
+}

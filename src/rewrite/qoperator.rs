@@ -94,12 +94,11 @@ impl<'a> Build<'a> {
     fn quantised(&mut self, scale: usize) -> Option<()> {
         let x = Operand::New(self.nodes.len() - 1);
         let mut inputs = vec![x, self.scale(scale)?];
-        let zero = match self.given(scale + 1) {
-            Some(zero) => zero,
-            None => {
-                let dtype = self.pattern.graph.value(self.node.output(0)?).ty.dtype()?;
-                Operand::Constant(Tensor::from_i128(dtype, vec![], &[0])?)
-            }
+        let zero = if let Some(zero) = self.given(scale + 1) {
+            zero
+        } else {
+            let dtype = self.pattern.graph.value(self.node.output(0)?).ty.dtype()?;
+            Operand::Constant(Tensor::from_i128(dtype, vec![], &[0])?)
         };
         inputs.push(zero);
         self.push("QuantizeLinear", 21, inputs, vec![]);
@@ -202,5 +201,84 @@ impl<'a> Build<'a> {
         let attrs = self.kept(&["alpha", "transA", "transB"]);
         self.push("Gemm", 13, inputs, attrs);
         if self.node.input(7).is_some() { self.quantised(7).ok_or_else(missing) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::DataType as D;
+    use crate::rewrite::testing::Build;
+
+    fn conv(bias: bool, scales: &[f32]) -> (Vec<String>, Build) {
+        let mut b = Build::new();
+        let x = b.input_of("x", D::U8, &[1, 3, 4, 4]);
+        let w = b.ints(D::I8, &[2, 3, 1, 1], &[1, -2, 3, 4, -5, 6]);
+        let [xs, xz] = b.coding(0.5, D::U8, 128);
+        let (ws, wz) = (b.constant(&[scales.len()], scales), b.ints(D::I8, &[scales.len()], &vec![0; scales.len()]));
+        let [ys, yz] = b.coding(0.25, D::U8, 3);
+        let mut inputs = vec![x, xs, xz, w, ws, wz, ys, yz];
+        if bias {
+            inputs.push(b.ints(D::I32, &[2], &[10, -20]));
+        }
+        let y = b.op_with("QLinearConv", &inputs, &[("strides", Attr::Ints(vec![2, 2]))]);
+        let ops = b.run(REWRITE, y).0;
+        (ops, b)
+    }
+
+    #[test]
+    fn a_convolution_keeps_its_attributes_and_its_weights_their_codes() {
+        for (bias, scales) in [(false, &[0.1f32][..]), (true, &[0.1, 0.2]), (true, &[0.1])] {
+            let (ops, b) = conv(bias, scales);
+            assert_eq!(
+                ops.iter().filter(|op| *op != "DequantizeLinear").collect::<Vec<_>>(),
+                ["Conv", "QuantizeLinear"]
+            );
+            let (_, conv) = b.graph.nodes().find(|(_, n)| n.is("Conv")).unwrap();
+            assert_eq!(conv.attrs.ints("strides"), Some(&[2i64, 2][..]));
+            let data = |i: usize| b.graph.value(conv.input(i).unwrap()).data.clone().unwrap();
+            assert_eq!(data(1).encoding().unwrap().codes.to_i64s().unwrap(), [1, -2, 3, 4, -5, 6]);
+            assert_eq!(data(1).to_f32s().unwrap()[2], 3.0 * 0.1);
+            if bias {
+                // The scale of the bias is the product of the two: 0.5 * 0.1 and 0.5 * 0.2 (or 0.1).
+                let last = scales[scales.len() - 1];
+                assert_eq!(data(2).to_f32s().unwrap(), [0.5, -20.0 * 0.5 * last]);
+            }
+        }
+    }
+
+    #[test]
+    fn binary_and_unary_ops() {
+        let mut b = Build::new();
+        let x = b.input_of("x", D::U8, &[4]);
+        let [s, z] = b.coding(0.5, D::U8, 1);
+        let y = b.ms("QLinearAdd", &[x, s, z, x, s, z, s, z], &[]);
+        let y = b.ms("QLinearLeakyRelu", &[y, s, z, s, z], &[("alpha", Attr::Float(0.2))]);
+        let y = b.ms("QLinearSigmoid", &[y, s, z, s, z], &[]);
+        let ops = b.run(REWRITE, y).0;
+        let real: Vec<&str> = ops.iter().map(String::as_str).filter(|op| !op.ends_with("uantizeLinear")).collect();
+        assert_eq!(real, ["Add", "LeakyRelu", "Sigmoid"]);
+    }
+
+    #[test]
+    fn a_gemm_without_an_output_scale_stays_real() {
+        let mut b = Build::new();
+        let x = b.input_of("x", D::U8, &[1, 2]);
+        let w = b.ints(D::I8, &[2, 3], &[1, 2, 3, 4, 5, 6]);
+        let [s, z] = b.coding(0.5, D::U8, 1);
+        let [ws, wz] = b.coding(0.1, D::I8, 0);
+        let y = b.ms("QGemm", &[x, s, z, w, ws, wz], &[]);
+        assert_eq!(b.run(REWRITE, y).0.last().unwrap(), "Gemm");
+    }
+
+    #[test]
+    fn channels_last_is_left_alone() {
+        let mut b = Build::new();
+        let x = b.input_of("x", D::U8, &[1, 4, 4, 2]);
+        let [s, z] = b.coding(0.5, D::U8, 1);
+        let y = b.ms("QLinearGlobalAveragePool", &[x, s, z, s, z], &[("channels_last", Attr::Int(1))]);
+        let (ops, events) = b.run(REWRITE, y);
+        assert_eq!(ops, ["QLinearGlobalAveragePool"]);
+        assert!(events[0].message.contains("channels_last"));
     }
 }

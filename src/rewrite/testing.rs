@@ -23,6 +23,23 @@ impl Build {
         v
     }
 
+    pub fn input_of(&mut self, name: &str, dtype: DataType, shape: &[i64]) -> ValueId {
+        let shape = shape.iter().map(|&d| Dim::Known(d)).collect();
+        let v = self.graph.add_typed(name, TensorType::new(dtype, shape));
+        self.graph.inputs.push(v);
+        v
+    }
+
+    /// A constant of integers.
+    pub fn ints(&mut self, dtype: DataType, shape: &[usize], values: &[i128]) -> ValueId {
+        self.graph.add_constant("c", Tensor::from_i128(dtype, shape.to_vec(), values).unwrap())
+    }
+
+    /// A scale and a zero point.
+    pub fn coding(&mut self, scale: f32, dtype: DataType, zero: i128) -> [ValueId; 2] {
+        [self.number(scale), self.ints(dtype, &[], &[zero])]
+    }
+
     pub fn constant(&mut self, shape: &[usize], values: &[f32]) -> ValueId {
         self.graph.add_constant("c", Tensor::from_f32(shape.to_vec(), values))
     }
@@ -49,6 +66,24 @@ impl Build {
             node.attrs.set(*k, v.clone());
         }
         self.graph.add_node(node);
+        out
+    }
+
+    /// An op of com.microsoft.
+    pub fn ms(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+        let y = self.op_with(op, inputs, attrs);
+        let (id, _) = self.graph.value(y).producer.unwrap();
+        let node = self.graph.node_mut(id);
+        (node.domain, node.version) = ("com.microsoft".into(), 1);
+        y
+    }
+
+    /// One more output of the node that makes `v`.
+    pub fn more(&mut self, v: ValueId) -> ValueId {
+        let (id, _) = self.graph.value(v).producer.unwrap();
+        let n = self.graph.node(id).outputs.len();
+        let out = self.graph.add_value(Value { name: format!("more{n}"), producer: Some((id, n)), ..Value::default() });
+        self.graph.node_mut(id).outputs.push(Some(out));
         out
     }
 
