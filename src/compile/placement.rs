@@ -143,7 +143,15 @@ pub fn remarks(graph: &Graph, solution: &Solution) -> Vec<crate::finding::Findin
         let name = node.user_nodes().next().unwrap_or(&node.name);
         Some(crate::finding::Finding::note(crate::finding::codes::FORM, text).at(name))
     };
-    ids.into_iter().filter_map(remark).collect()
+    let island = |(id, reasons): (&NodeId, &Vec<Reason>)| {
+        let node = graph.node(*id);
+        let why = reasons.first().map(|r| r.message.clone()).unwrap_or_default();
+        let text = format!("{} is computed in 16-bit floats between quantised values: {why}", node.op_name());
+        let name = node.user_nodes().next().unwrap_or(&node.name);
+        crate::finding::Finding::note(crate::finding::codes::REAL_ISLAND, text).at(name)
+    };
+    let islands = solution.plain.iter().map(island);
+    ids.into_iter().filter_map(remark).chain(islands).collect()
 }
 
 /// Reasons for nodes that would hand a constant beyond 16-bit floats on to an output.

@@ -141,6 +141,9 @@ fn tensor(t: &TensorDesc) -> String {
         Quant::BitWidthPerAxis { bits, axis, scales, .. } => {
             format!(", {bits} bits, {} scales on axis {axis}", scales.len())
         }
+        Quant::FloatBlock { bits, block, scales, .. } => {
+            format!(", {bits} bits, {} scales for blocks of {block:?}", scales.len())
+        }
         Quant::Blockwise { axis, scales, blocks_per_axis, .. } => {
             format!(", {} scales on axis {axis} with {blocks_per_axis} blocks each", scales.len())
         }

@@ -1,6 +1,7 @@
 //! Quantisation ops of com.microsoft: weights of 2, 4 and 8 bits, and the ops on quantised operands.
 //!
-//! Weight-only ops are lowered with their weights made real at compile time. What is quantised at run time is refused.
+//! Weight-only ops keep their weights as integers where the HTP takes their blocks, else they are made real at compile
+//! time. What is quantised at run time is rewritten before it comes here, or refused.
 
 use super::quantize::{
     fold_dequantize, fold_quantize, infer_dequantize, infer_quantize, lower_dequantize, lower_quantize, refuse,
@@ -91,9 +92,13 @@ fn lower_matmul_nbits(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let b = cx.need_constant(1, "the weight")?;
     let scales = cx.need_floats(2, "the scales")?;
     let zeros = if cx.has(3) { Some(cx.need_constant(3, "the zero points")?) } else { None };
-    let values = layout.dequantise(b, &scales, zeros).map_err(Refusal::form)?;
     let (n, k) = (layout.rows as u32, layout.columns as u32);
-    let w = Tensor::from_f32(vec![layout.rows, layout.columns], &values);
+    let w = if let Some(e) = layout.encoded(b, &scales, zeros) {
+        Tensor::encoded(DataType::F32, e)
+    } else {
+        let values = layout.dequantise(b, &scales, zeros).map_err(Refusal::form)?;
+        Tensor::from_f32(vec![layout.rows, layout.columns], &values)
+    };
     let w = cx.weight(&w, None, &[n, k]);
     let x = cx.input(0)?;
     let bias = if cx.has(5) && cx.constant(5).is_some() { Some(cx.input(5)?) } else { None };

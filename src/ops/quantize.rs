@@ -142,7 +142,7 @@ pub(super) fn fold_dequantize(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
     Some(vec![Tensor::from_f64(dtype, shape, &wide)?])
 }
 
-/// A quantised constant as the integers that it is, if its scales are one or run along an axis.
+/// A quantised constant as the integers that it is.
 fn encoded(
     x: &Tensor,
     scale: &Tensor,
@@ -152,11 +152,7 @@ fn encoded(
     domain: &str,
 ) -> Option<Encoded> {
     let dims = |t: &Tensor| -> Shape { t.shape().iter().map(|&d| d.into()).collect() };
-    let axis = match Grain::of(&dims(x), &dims(scale), attrs, version, domain).ok()? {
-        Grain::Tensor => None,
-        Grain::Axis(a) => Some(a),
-        Grain::Block { .. } => return None,
-    };
+    let grain = Grain::of(&dims(x), &dims(scale), attrs, version, domain).ok()?;
     if !x.dtype().is_int() || !matches!(scale.dtype(), DataType::F32 | DataType::F16) {
         return None;
     }
@@ -166,7 +162,11 @@ fn encoded(
         Some(z) => z.to_i64s()?.into_iter().map(|v| i32::try_from(v).ok()).collect::<Option<_>>()?,
     };
     let zeros = if zeros.len() == 1 { vec![zeros[0]; scales.len()] } else { zeros };
-    Encoded::new(x.clone(), scales, zeros, axis)
+    match grain {
+        Grain::Tensor => Encoded::new(x.clone(), scales, zeros, None),
+        Grain::Axis(a) => Encoded::new(x.clone(), scales, zeros, Some(a)),
+        Grain::Block { axis, size } => Encoded::in_blocks(x.clone(), scales, zeros, axis, size),
+    }
 }
 
 pub(super) fn fold_quantize(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {

@@ -30,8 +30,8 @@ pub struct Placed {
 pub struct Known {
     /// Nodes that must not go to the NPU.
     pub refused: BTreeMap<NodeId, Vec<Reason>>,
-    /// Nodes whose ops the NPU does not take on integers: they are computed in real numbers.
-    pub plain: BTreeSet<NodeId>,
+    /// Nodes whose ops the NPU does not take on integers, and why: they are computed in real numbers.
+    pub plain: BTreeMap<NodeId, Vec<Reason>>,
 }
 
 impl Known {
@@ -39,7 +39,9 @@ impl Known {
     pub fn refuse(&mut self, qnn: &QnnGraph, op: &QnnOp, reasons: Vec<Reason>) {
         let on_integers = !matches!(op.op_type.as_str(), "Quantize" | "Dequantize")
             && op.inputs.iter().chain(&op.outputs).any(|t| qnn.tensor(*t).dtype.is_quantised());
-        if !on_integers || !self.plain.insert(op.node) {
+        if on_integers && !self.plain.contains_key(&op.node) {
+            self.plain.insert(op.node, reasons);
+        } else {
             self.refused.entry(op.node).or_default().extend(reasons);
         }
     }
@@ -54,8 +56,8 @@ impl Known {
 pub struct Solution {
     pub placed: Vec<Placed>,
     pub refused: BTreeMap<NodeId, Vec<Reason>>,
-    /// Nodes that the model computes on quantised operands and the NPU in real numbers, since it takes no others.
-    pub plain: BTreeSet<NodeId>,
+    /// Nodes that the model computes on quantised operands and the NPU in real numbers, since it takes no others: why.
+    pub plain: BTreeMap<NodeId, Vec<Reason>>,
 }
 
 /// Places the nodes of `order` (see [`partition`]), given what is `known` from the start.
@@ -75,14 +77,14 @@ pub fn solve(
         let several = parts.len() > 1;
         for (i, part) in parts.into_iter().enumerate() {
             let name = if several { format!("{name}_{i}") } else { name.to_string() };
-            match lower(graph, &part, target, &name, &known.plain) {
+            match lower(graph, &part, target, &name, &known.plain.keys().copied().collect()) {
                 Err(no) => known.refused.extend(no),
                 Ok(qnn) => {
                     let verdicts = validator.validate(&qnn)?;
-                    let plain = known.plain.clone();
+                    let plain: BTreeSet<NodeId> = known.plain.keys().copied().collect();
                     for (op, reasons) in qnn.ops.iter().zip(verdicts) {
                         // One answer for a node whose ops are to be lowered again.
-                        if !reasons.is_empty() && (plain.contains(&op.node) || !known.plain.contains(&op.node)) {
+                        if !reasons.is_empty() && (plain.contains(&op.node) || !known.plain.contains_key(&op.node)) {
                             known.refuse(&qnn, op, reasons);
                         }
                     }

@@ -109,6 +109,14 @@ pub enum Quant {
         scales: Vec<f32>,
         offsets: Vec<i32>,
     },
+    /// A scale and an offset for each block: `weight = (q + offset) * scale`, of `bits` bits in the storage type. `block`
+    /// has the block's size along every dim; scales are row-major over the blocks. 16-bit float activations only.
+    FloatBlock {
+        bits: u32,
+        block: Vec<u32>,
+        scales: Vec<f32>,
+        offsets: Vec<f32>,
+    },
     /// Low-power blockwise: `weight = q * channel scale * block scale`; block scales in channel-major order.
     Blockwise {
         axis: u32,

@@ -140,6 +140,14 @@ fn check_quant(t: &QnnTensor) -> Option<String> {
         Quant::PerAxis { axis, scales, offsets } | Quant::BitWidthPerAxis { axis, scales, offsets, .. } => {
             per_axis(*axis, scales, offsets)
         }
+        Quant::FloatBlock { block, scales, offsets, .. } => {
+            let fits = block.len() == t.dims.len() && !block.contains(&0);
+            let count = || t.dims.iter().zip(block).map(|(d, b)| d.div_ceil(*b) as usize).product::<usize>();
+            if !fits || count() != scales.len() || scales.len() != offsets.len() {
+                return Some(format!("has {} scales for blocks of {block:?} in {:?}", scales.len(), t.dims));
+            }
+            scales.iter().find(|s| bad_scale(**s)).map(|s| format!("has the scale {s}"))
+        }
         Quant::Blockwise { axis, scales, offsets, blocks_per_axis, block_scales, .. } => {
             per_axis(*axis, scales, offsets).or_else(|| {
                 let need = scales.len().checked_mul(*blocks_per_axis as usize);

@@ -118,7 +118,7 @@ mod tests {
         let (scale, zero) = (b.more(q), b.more(q));
         let w = b.ints(D::I8, &[3, 2], &[1, 2, 3, 4, 5, 6]);
         let ws = b.constant(if columns.len() == 1 { &[] } else { &[2] }, columns);
-        let wz = b.ints(D::I8, &[], &[if way == 3 { 1 } else { 0 }]);
+        let wz = b.ints(D::I8, &[], &[i128::from(way == 3)]);
         let other = b.input_of("z", D::U8, &[]);
         let m = b.op("MatMulInteger", &[q, w, if way == 4 { other } else { zero }, wz]);
         let c = b.op_with("Cast", &[m], &[("to", Attr::Int(1))]);

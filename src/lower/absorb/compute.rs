@@ -67,7 +67,10 @@ pub(super) fn absorb(work: &mut Work<'_>) {
         let made = if is_coarse(&op.op_type) && e.dtype == QnnType::UFIXED_POINT_8 {
             widened(work, &op, &form, &e, &coded)
         } else {
-            operands(work, &op, &form, &e, &coded).map(|inputs| (vec![QnnOp { inputs, ..op.clone() }], None))
+            operands(work, &op, &form, &e, &coded).map(|(mut ops, inputs)| {
+                ops.push(QnnOp { inputs, ..op.clone() });
+                (ops, None)
+            })
         };
         let Some((mut ops, behind)) = made else { continue };
         let Some(result) = work.one_result(&quantizes, &mut aliases) else { continue };
@@ -115,11 +118,19 @@ fn widened(
         ops.push(work.op("Convert", codes, more, op));
         coded.insert(t, more);
     }
-    let inputs = operands(work, op, form, &e, &coded)?;
+    let (before, inputs) = operands(work, op, form, &e, &coded)?;
+    ops.extend(before);
     let &y = op.outputs.first()?;
     let result = work.tensor(y, e.dtype, e.quant);
     ops.push(QnnOp { inputs, ..op.clone() });
     Some((ops, Some(result)))
+}
+
+/// 16-bit codes that stand for the same range with zero in the middle, as the HTP wants the second operand of a product.
+fn symmetric(e: &Encoding) -> Option<Encoding> {
+    let (low, high) = e.range()?;
+    let scale = low.abs().max(high.abs()) / 32_767.0;
+    Some(Encoding { dtype: QnnType::SFIXED_POINT_16, quant: Quant::PerTensor { scale, offset: 0 } })
 }
 
 fn wide(e: &Encoding) -> Option<Encoding> {
@@ -128,19 +139,20 @@ fn wide(e: &Encoding) -> Option<Encoding> {
     Some(Encoding { dtype: QnnType::UFIXED_POINT_16, quant })
 }
 
-/// The operands in integers for a result of encoding `e`.
+/// The operands in integers for a result of encoding `e`, and the ops that make them.
 fn operands(
     work: &mut Work<'_>,
     op: &QnnOp,
     form: &Form,
     e: &Encoding,
     coded: &HashMap<TensorId, TensorId>,
-) -> Option<Vec<TensorId>> {
+) -> Option<(Vec<QnnOp>, Vec<TensorId>)> {
     if !matches!(e.dtype, QnnType::UFIXED_POINT_8 | QnnType::UFIXED_POINT_16) {
         return None;
     }
     let mut inputs = op.inputs.clone();
     let mut real = false;
+    let mut before = vec![];
     for &s in form.data {
         let t = *op.inputs.get(s)?;
         inputs[s] = match coded.get(&t) {
@@ -156,6 +168,12 @@ fn operands(
         if work.encoding(inputs[s]).dtype != e.dtype && !narrower {
             return None;
         }
+        if op.op_type == "MatMul" && s == 1 && work.encoding(inputs[s]).dtype == QnnType::UFIXED_POINT_16 {
+            let to = symmetric(&work.encoding(inputs[s]))?;
+            let second = work.tensor(inputs[s], to.dtype, to.quant);
+            before.push(work.op("Convert", inputs[s], second, op));
+            inputs[s] = second;
+        }
     }
     if !real {
         return None;
@@ -166,7 +184,7 @@ fn operands(
         && let Some(&t) = op.inputs.get(s)
     {
         let codes = WeightCodes::of(work.graph.tensor(t))?;
-        if codes.bits() > e.dtype.size() * 8 {
+        if codes.is_in_blocks() || codes.bits() > e.dtype.size() * 8 {
             return None;
         }
         scales = codes.scales.iter().map(|w| scale * w).collect();
@@ -185,5 +203,5 @@ fn operands(
     {
         inputs[s] = statics::rounded_32(work, t, &scales)?;
     }
-    Some(inputs)
+    Some((before, inputs))
 }

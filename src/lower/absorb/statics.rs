@@ -27,9 +27,19 @@ fn add(work: &mut Work<'_>, t: TensorId, dtype: QnnType, quant: Quant, data: Sta
 
 /// The codes moved by a constant, in another integer type. `None` if one does not fit.
 fn shifted(codes: &Tensor, by: i32, to: DataType) -> Option<Tensor> {
-    let codes = codes.widened()?;
     if by == 0 && codes.dtype() == to {
-        return Some(codes);
+        return Some(codes.clone());
+    }
+    // Between the signed and the unsigned form of a type, half its range apart, only the top bit differs.
+    let flipped: Option<[u8; 2]> = match (codes.dtype(), by, to) {
+        (DataType::U4, -8, DataType::I4) => Some([0x88, 0x88]),
+        (DataType::U8, -128, DataType::I8) | (DataType::I8, 128, DataType::U8) => Some([0x80, 0x80]),
+        (DataType::U16, -32_768, DataType::I16) | (DataType::I16, 32_768, DataType::U16) => Some([0, 0x80]),
+        _ => None,
+    };
+    if let Some(mask) = flipped {
+        let bytes: Vec<u8> = codes.bytes().iter().enumerate().map(|(i, b)| b ^ mask[i % 2]).collect();
+        return Tensor::from_raw(to, codes.shape().to_vec(), bytes.into());
     }
     let (low, high) = to.int_range()?;
     let values: Vec<i128> = codes.to_i128s()?.into_iter().map(|q| q + i128::from(by)).collect();
@@ -130,9 +140,9 @@ impl WeightCodes {
         };
         let symmetric = e.zeros.iter().all(|z| *z == middle);
         let (dtype, to, by) = match from {
-            DataType::U8 | DataType::I8 | DataType::I4 | DataType::U4 if symmetric => {
-                (QnnType::SFIXED_POINT_8, DataType::I8, -middle)
-            }
+            _ if e.block.is_some() => return Self::in_blocks(tensor, e, axis?, perm),
+            DataType::U4 | DataType::I4 if symmetric => (QnnType::SFIXED_POINT_8, DataType::I4, -middle),
+            DataType::U8 | DataType::I8 if symmetric => (QnnType::SFIXED_POINT_8, DataType::I8, -middle),
             DataType::U16 | DataType::I16 if symmetric => (QnnType::SFIXED_POINT_16, DataType::I16, -middle),
             _ if axis.is_some() => return None,
             DataType::U8 | DataType::U4 => (QnnType::UFIXED_POINT_8, DataType::U8, 0),
@@ -158,6 +168,65 @@ impl WeightCodes {
         };
         let data = StaticData::Constant { tensor: shifted(&e.codes, by, to)?, perm: perm.map(<[usize]>::to_vec) };
         Some(Self { dtype, quant, data, scales: e.scales.clone(), axis })
+    }
+
+    /// Blocks along `axis` of the static tensor's dims, whose other axes are those of the codes.
+    fn in_blocks(tensor: &QnnTensor, e: &Encoded, axis: u32, perm: Option<&[usize]>) -> Option<Self> {
+        let size = e.block? as u32;
+        let (from, bits) = (e.codes.dtype(), e.codes.dtype().bits() as u32);
+        let (to, middle) = match from {
+            DataType::I4 => (DataType::I4, 0),
+            DataType::U4 => (DataType::I4, 8),
+            DataType::I8 => (DataType::I8, 0),
+            DataType::U8 => (DataType::I8, 128),
+            _ => return None,
+        };
+        let ordered = match perm {
+            Some(p) => e.transposed(p)?,
+            None => e.clone(),
+        };
+        // Blocks that are not whole, and dims that regroup other axes, have no form here.
+        if tensor.dims.len() != ordered.codes.rank() || !tensor.dims[axis as usize].is_multiple_of(size) {
+            return None;
+        }
+        let mut block = vec![1; tensor.dims.len()];
+        block[axis as usize] = size;
+        let offsets = ordered.zeros.iter().map(|z| (middle - z) as f32).collect();
+        let quant = Quant::FloatBlock { bits, block, scales: ordered.scales.clone(), offsets };
+        let data = StaticData::Constant { tensor: shifted(&e.codes, -middle, to)?, perm: perm.map(<[usize]>::to_vec) };
+        Some(Self { dtype: QnnType::SFIXED_POINT_8, quant, data, scales: ordered.scales, axis: Some(axis) })
+    }
+
+    /// Weights `[outputs, inputs]` with zero points of their own, as one block for each output.
+    pub fn in_rows(tensor: &QnnTensor) -> Option<Self> {
+        let (value, e, perm) = encoded(tensor)?;
+        let &[rows, columns] = tensor.dims.as_slice() else { return None };
+        let along_rows = match e.axis {
+            None => true,
+            Some(a) => own_axis(tensor, value, a, perm)? == 0,
+        };
+        if e.block.is_some() || !along_rows {
+            return None;
+        }
+        let (from, bits) = (e.codes.dtype(), e.codes.dtype().bits() as u32);
+        let (to, middle) = match from {
+            DataType::I4 => (DataType::I4, 0),
+            DataType::U4 => (DataType::I4, 8),
+            DataType::I8 => (DataType::I8, 0),
+            DataType::U8 => (DataType::I8, 128),
+            _ => return None,
+        };
+        let each = |i: usize| if e.axis.is_some() { i } else { 0 };
+        let scales: Vec<f32> = (0..rows as usize).map(|i| e.scales[each(i)]).collect();
+        let offsets = (0..rows as usize).map(|i| (middle - e.zeros[each(i)]) as f32).collect();
+        let quant = Quant::FloatBlock { bits, block: vec![1, columns], scales: scales.clone(), offsets };
+        let tensor = shifted(&e.codes, -middle, to)?;
+        let data = StaticData::Constant { tensor, perm: perm.map(<[usize]>::to_vec) };
+        Some(Self { dtype: QnnType::SFIXED_POINT_8, quant, data, scales, axis: Some(1) })
+    }
+
+    pub fn is_in_blocks(&self) -> bool {
+        matches!(self.quant, Quant::FloatBlock { .. })
     }
 
     pub fn is_signed_8(&self) -> bool {

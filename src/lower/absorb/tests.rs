@@ -247,3 +247,36 @@ fn layer_norm_of_8_bits_is_computed_in_16() {
     assert_eq!(g.tensor(norm.inputs[0]).dtype, QnnType::UFIXED_POINT_16);
     assert_eq!(g.tensor(norm.inputs[0]).quant, Quant::PerTensor { scale: 0.02 / 256.0, offset: -128 * 256 });
 }
+
+/// `[2, 4]` times blocks of two of a constant `[3, 4]`, as MatMulNBits.
+#[test]
+fn blocks_of_four_bits_stay_what_they_are() {
+    for zeros in [false, true] {
+        let mut m = Model::new();
+        let x = m.input("x", DataType::F32, &[2, 32]);
+        let bytes: Vec<i128> = (0..48).map(|i| i * 53 % 256).collect();
+        let w = m.ints(DataType::U8, &[3, 2, 8], &bytes);
+        let s = m.constant(Tensor::from_f32(vec![6], &[0.5, 1.0, 0.25, 2.0, 0.125, 0.75]));
+        let mut inputs = vec![x, w, s];
+        if zeros {
+            inputs.push(m.ints(DataType::U8, &[3], &[0x31, 0x8f, 0x08]));
+        }
+        let ints = [("K", 32), ("N", 3), ("bits", 4), ("block_size", 16)];
+        let y = m.node("MatMulNBits", &inputs, &ints.map(|(k, v)| (k, Attr::Int(v))));
+        let (id, _) = m.graph.value(y).producer.unwrap();
+        m.graph.node_mut(id).domain = "com.microsoft".into();
+        let g = m.lower(y, false);
+        let fc = g.ops.iter().find(|op| op.op_type == "FullyConnected").unwrap();
+        let weights = g.tensor(fc.inputs[1]);
+        assert_eq!((weights.dtype, weights.dims.as_slice()), (QnnType::SFIXED_POINT_8, &[3u32, 32][..]));
+        let Quant::FloatBlock { bits: 4, block, scales, offsets } = &weights.quant else {
+            panic!("{:?}", weights.quant)
+        };
+        assert_eq!(block, &[1, 16]);
+        assert_eq!(scales, &[0.5, 1.0, 0.25, 2.0, 0.125, 0.75]);
+        let want = if zeros { [7.0, 5.0, -7.0, 0.0, 0.0, 8.0] } else { [0.0; 6] };
+        assert_eq!(offsets, &want);
+        let Some(crate::qnn::graph::StaticData::Constant { tensor, .. }) = &weights.data else { panic!() };
+        assert_eq!(tensor.to_i64s().unwrap()[..4], [-8, -8, 5 - 8, 3 - 8]);
+    }
+}

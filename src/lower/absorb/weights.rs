@@ -26,6 +26,21 @@ pub(super) fn keep(work: &mut Work<'_>) {
         let Some(axis) = output_axis(op, weights.dims.len()) else { continue };
         let Some(&count) = weights.dims.get(axis) else { continue };
         let Some(codes) = WeightCodes::of(weights) else { continue };
+        if codes.is_in_blocks() {
+            // Blocks run along the inputs of each output.
+            if op.op_type == "FullyConnected" && codes.axis == Some(1) {
+                let w = codes.add(work, w);
+                work.graph.ops[i].inputs[1] = w;
+            }
+            continue;
+        }
+        if !codes.is_signed_8() && op.op_type == "FullyConnected" {
+            if let Some(rows) = WeightCodes::in_rows(weights) {
+                let w = rows.add(work, w);
+                work.graph.ops[i].inputs[1] = w;
+            }
+            continue;
+        }
         if !codes.is_signed_8() || codes.axis.is_some_and(|a| a as usize != axis) {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Real values of weights that are stored in few bits.
 
-use crate::ir::Tensor;
+use crate::ir::{DataType, Encoded, Tensor};
 
 /// Elements up to which weights are made real at compile time.
 const LIMIT: usize = 1 << 28;
@@ -22,6 +22,32 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
+    /// The weight as the integers that it is, `[rows, columns]`: its bytes as they are, if the blocks are whole.
+    pub(super) fn encoded(self, b: &Tensor, scales: &[f32], zeros: Option<&Tensor>) -> Option<Encoded> {
+        let Self { rows, columns, block, bits } = self;
+        let dtype = match bits {
+            4 => DataType::U4,
+            8 => DataType::U8,
+            _ => return None,
+        };
+        if block == 0 || !columns.is_multiple_of(block) {
+            return None;
+        }
+        let blocks = columns / block;
+        let packed_row = (blocks * bits).div_ceil(8);
+        let zeros = match zeros {
+            None => vec![1 << (bits - 1); rows * blocks],
+            Some(z) if z.dtype().is_float() => return None,
+            Some(z) => {
+                let bytes = z.bytes();
+                let zero = |i: usize| unpack(bytes.get(i / blocks * packed_row..)?, i % blocks, bits).map(i32::from);
+                (0..rows * blocks).map(zero).collect::<Option<_>>()?
+            }
+        };
+        let codes = Tensor::from_raw(dtype, vec![rows, columns], b.bytes())?;
+        Encoded::in_blocks(codes, scales.to_vec(), zeros, 1, block)
+    }
+
     /// Row-major `[rows, columns]`. Without zero points zero is in the middle of the range.
     pub(super) fn dequantise(self, b: &Tensor, scales: &[f32], zeros: Option<&Tensor>) -> Result<Vec<f32>, String> {
         let Self { rows, columns, block, bits } = self;

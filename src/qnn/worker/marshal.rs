@@ -5,12 +5,12 @@ use std::ffi::{CString, c_char};
 
 use qnn_sys::{
     Qnn_AxisScaleOffset_t, Qnn_BlockwiseExpansion_t, Qnn_BlockwiseExpansion_t__bindgen_ty_1,
-    Qnn_BlockwiseExpansionBlockScaleStorageType_t, Qnn_BwAxisScaleOffset_t, Qnn_BwScaleOffset_t, Qnn_ClientBuffer_t,
-    Qnn_DataType_t, Qnn_Definition_t, Qnn_OpConfig_t, Qnn_OpConfig_t__bindgen_ty_1, Qnn_OpConfigV1_t,
-    Qnn_OpConfigVersion_t, Qnn_Param_t, Qnn_Param_t__bindgen_ty_1, Qnn_ParamType_t, Qnn_QuantizationEncoding_t,
-    Qnn_QuantizeParams_t, Qnn_QuantizeParams_t__bindgen_ty_1, Qnn_Scalar_t, Qnn_Scalar_t__bindgen_ty_1,
-    Qnn_ScaleOffset_t, Qnn_Tensor_t, Qnn_Tensor_t__bindgen_ty_1, Qnn_TensorMemType_t, Qnn_TensorType_t, Qnn_TensorV1_t,
-    Qnn_TensorV1_t__bindgen_ty_1, Qnn_TensorVersion_t,
+    Qnn_BlockwiseExpansionBlockScaleStorageType_t, Qnn_BwAxisScaleOffset_t, Qnn_BwFloatBlockEncoding_t,
+    Qnn_BwScaleOffset_t, Qnn_ClientBuffer_t, Qnn_DataType_t, Qnn_Definition_t, Qnn_FloatScaleOffset_t, Qnn_OpConfig_t,
+    Qnn_OpConfig_t__bindgen_ty_1, Qnn_OpConfigV1_t, Qnn_OpConfigVersion_t, Qnn_Param_t, Qnn_Param_t__bindgen_ty_1,
+    Qnn_ParamType_t, Qnn_QuantizationEncoding_t, Qnn_QuantizeParams_t, Qnn_QuantizeParams_t__bindgen_ty_1,
+    Qnn_Scalar_t, Qnn_Scalar_t__bindgen_ty_1, Qnn_ScaleOffset_t, Qnn_Tensor_t, Qnn_Tensor_t__bindgen_ty_1,
+    Qnn_TensorMemType_t, Qnn_TensorType_t, Qnn_TensorV1_t, Qnn_TensorV1_t__bindgen_ty_1, Qnn_TensorVersion_t,
 };
 
 use super::state::Fault;
@@ -144,6 +144,15 @@ fn quantise_params(store: &mut Store, quant: &Quant) -> Qnn_QuantizeParams_t {
                 },
             },
         ),
+        Quant::FloatBlock { bits, block, scales, offsets } => {
+            let rows = scales.iter().zip(offsets).map(|(&scale, &offset)| Qnn_FloatScaleOffset_t { scale, offset });
+            let encoding = Qnn_BwFloatBlockEncoding_t {
+                bitwidth: *bits,
+                blockSize: store.keep(block.clone()),
+                floatScaleOffset: store.keep(rows.collect()),
+            };
+            (E::QNN_QUANTIZATION_ENCODING_BW_FLOAT_BLOCK, U { bwFloatBlockEncoding: encoding })
+        }
         Quant::Blockwise { axis, scales, offsets, blocks_per_axis, block_scale_bits, block_scales } => {
             let expansion = Qnn_BlockwiseExpansion_t {
                 axis: *axis as i32,
