@@ -9,7 +9,7 @@ use crate::infer::{
     Bindings, Inference, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer, inline_constant_ifs,
     input_symbols, relations, unroll_loops,
 };
-use crate::infer::{escaping_constants, expand_flex_attention};
+use crate::infer::{escaping_constants, expand_flex_attention, join_log_sum_exp};
 use crate::ir::{Graph, NodeId};
 use crate::onnx::Model;
 use crate::rewrite;
@@ -109,7 +109,12 @@ fn typed(graph: &mut Graph) -> Result<Inference, Error> {
             };
             return Err(Error::input(format!("{first}{more}")));
         }
-        if inline_constant_ifs(graph) + unroll_loops(graph, UNROLL_LIMIT) + expand_flex_attention(graph) > 0 {
+        if inline_constant_ifs(graph)
+            + unroll_loops(graph, UNROLL_LIMIT)
+            + expand_flex_attention(graph)
+            + join_log_sum_exp(graph)
+            > 0
+        {
             continue;
         }
         if !backward(graph).map_err(|e| Error::input(e.to_string()))? {

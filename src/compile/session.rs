@@ -10,9 +10,9 @@ use super::htp::{Htp, refused_by_preparation};
 use super::passes::{Prepared, prepare_graph};
 use super::placement;
 use crate::emit::{Bundle, ContextModel, EpPartition, Manifest, SourceFile, hash_file, ir_version};
-use crate::infer::Bindings;
+use crate::infer::{Bindings, packed_edges};
 use crate::inspect::refuse_precompiled;
-use crate::ir::NodeId;
+use crate::ir::{Graph, NodeId, ValueId, ValueType};
 use crate::lower::Target;
 use crate::options::CompileOptions;
 use crate::place::{Known, Solution, solve};
@@ -65,7 +65,7 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     let hashing = thread::spawn(move || sources.iter().map(|p| source_file(p)).collect::<Result<Vec<_>, Error>>());
     let head = Head::of(&model);
     let bindings = Bindings { dims: options.dims.clone(), shapes: options.input_shapes.clone() };
-    let prepared = prepare_graph(model, &bindings)?;
+    let mut prepared = prepare_graph(model, &bindings)?;
 
     progress(Event::Stage("placing"));
     let target = Target {
@@ -80,13 +80,19 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     known.refused.extend(placement::data_dependent(&prepared.data_dependent));
     known.refused.extend(placement::escaping(&prepared.escaping));
     let mut tries = 0;
+    let mut packing = Packing::default();
     let (solution, ddr) = loop {
-        let solution = solve(&prepared.graph, &prepared.order, &target, &name, known, &mut htp)?;
+        let mut solution = solve(&prepared.graph, &prepared.order, &target, &name, known, &mut htp)?;
         let wide = wide_integers(&prepared.graph, &prepared.order, &solution.refused);
         if !wide.is_empty() {
             known = Known { refused: solution.refused, plain: solution.plain };
             known.refused.extend(wide);
             continue;
+        }
+        if !solution.refused.is_empty()
+            && let Some(other) = packing.attempt(&mut prepared, &solution, &target, &name, &mut htp)?
+        {
+            solution = other;
         }
         let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
         let draft = report.placement(Evidence::Validated, &BTreeMap::new(), None);
@@ -118,12 +124,18 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
         if no.is_empty() {
             return Err(failed.into());
         }
-        known = Known { refused: solution.refused.clone(), plain: solution.plain.clone() };
-        for (qnn, op, reason) in no {
-            known.refuse(qnn, op, vec![reason]);
-        }
+        known = if let Some(plain) = packing.undo(&mut prepared) {
+            plain
+        } else {
+            let mut known = Known { refused: solution.refused.clone(), plain: solution.plain.clone() };
+            for (qnn, op, reason) in no {
+                known.refuse(qnn, op, vec![reason]);
+            }
+            known
+        };
         htp = Htp::start(&sdk, soc, options.timeout)?;
     };
+    packing.finish(&mut prepared);
     let binary_bytes = if solution.placed.is_empty() { None } else { Some(bundle.seal(&binary)?.bytes) };
     let report = Report { options, soc, sdk: &sdk, head: &head, prepared: &prepared, solution: &solution };
     drop(htp);
@@ -133,6 +145,66 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     placement.model.sha256 = sources.first().map(|s| s.sha256.clone());
     let files = write_bundle(bundle, &placement, sources, &report, &binary)?;
     Ok(Outcome { placement, files })
+}
+
+/// Inputs and outputs of types that the HTP has no tensors of, held as bits: tried once, if the model is not wholly on the
+/// NPU without, and kept if it then is.
+#[derive(Default)]
+struct Packing {
+    tried: bool,
+    plain: Option<(Graph, Vec<NodeId>, Known)>,
+    outside: Vec<(ValueId, ValueType)>,
+}
+
+impl Packing {
+    fn attempt(
+        &mut self,
+        prepared: &mut Prepared,
+        solution: &Solution,
+        target: &Target,
+        name: &str,
+        htp: &mut Htp,
+    ) -> Result<Option<Solution>, Error> {
+        if std::mem::replace(&mut self.tried, true) {
+            return Ok(None);
+        }
+        let Some(packed) = packed_edges(&prepared.graph, &prepared.order) else { return Ok(None) };
+        let Ok(order) = packed.graph.topological_order() else { return Ok(None) };
+        let folded = |id: &NodeId| {
+            let node = packed.graph.node(*id);
+            node.outputs.iter().flatten().all(|v| packed.graph.value(*v).data.is_some())
+        };
+        let order: Vec<NodeId> = order.into_iter().filter(|id| !folded(id)).collect();
+        let hopeless = !prepared.data_dependent.is_empty() || !prepared.escaping.is_empty();
+        if hopeless || !unknown_ops(&packed.graph, &order).is_empty() {
+            return Ok(None);
+        }
+        let other = solve(&packed.graph, &order, target, name, Known::default(), htp)?;
+        if !other.refused.is_empty() || !wide_integers(&packed.graph, &order, &other.refused).is_empty() {
+            return Ok(None);
+        }
+        let graph = std::mem::replace(&mut prepared.graph, packed.graph);
+        let order = std::mem::replace(&mut prepared.order, order);
+        let known = Known { refused: solution.refused.clone(), plain: solution.plain.clone() };
+        self.plain = Some((graph, order, known));
+        self.outside = packed.outside;
+        Ok(Some(other))
+    }
+
+    /// Back to the graph without packed edges, and what is known of it.
+    fn undo(&mut self, prepared: &mut Prepared) -> Option<Known> {
+        let (graph, order, known) = self.plain.take()?;
+        (prepared.graph, prepared.order) = (graph, order);
+        self.outside.clear();
+        Some(known)
+    }
+
+    /// The model's own types at its inputs and outputs, for what is written.
+    fn finish(self, prepared: &mut Prepared) {
+        for (v, ty) in self.outside {
+            prepared.graph.value_mut(v).ty = ty;
+        }
+    }
 }
 
 /// How often nodes that cannot be prepared are taken off before the error is the answer.

@@ -5,18 +5,22 @@
 
 mod backward;
 mod bind;
+mod edges;
 mod flex;
 mod infinite;
 mod inline;
+mod log_sum_exp;
 mod relate;
 mod splice;
 mod unroll;
 
 pub use backward::backward;
 pub use bind::{BindError, Bindings, bind, input_symbols};
+pub use edges::packed_edges;
 pub use flex::expand_flex_attention;
 pub use infinite::{constant_within, escaping_constants};
 pub use inline::inline_constant_ifs;
+pub use log_sum_exp::join_log_sum_exp;
 pub use relate::{Derived, Relation, derive, independent, relations};
 pub(crate) use unroll::bind_captures;
 pub use unroll::{UNROLL_LIMIT, unroll_loops};
@@ -155,9 +159,13 @@ fn fold(graph: &Graph, id: NodeId, def: &ops::OpDef, facts: &[OutFact]) -> Optio
     let evaluate = def.fold?;
     let node = graph.node(id);
     let mut budget = FOLD_LIMIT;
-    // Of its second input, CastLike reads the type alone.
-    let unread = if node.is("CastLike") { node.input(1) } else { None };
-    for v in node.reads().filter(|v| Some(*v) != unread || node.input(0) == Some(*v)) {
+    // Of its second input, CastLike reads the type alone; EyeLike reads the shape of its first.
+    let unread = match node.op_type.as_str() {
+        "CastLike" => node.input(1).filter(|&v| node.input(0) != Some(v)),
+        "EyeLike" => node.input(0),
+        _ => None,
+    };
+    for v in node.reads().filter(|v| Some(*v) != unread) {
         let data = graph.value(v).data.as_ref()?;
         budget = budget.max(if data.splat_element().is_some() { 0 } else { data.byte_len() });
     }

@@ -28,6 +28,7 @@ mod cumulative;
 mod deform_conv;
 mod depth_space;
 mod determinant;
+mod edges;
 mod einsum;
 pub(crate) mod elementwise;
 mod elementwise_binary;
@@ -78,6 +79,8 @@ mod trigonometric;
 mod where_;
 mod window_dft;
 mod word;
+
+pub(crate) use edges::DOMAIN as EDGE_DOMAIN;
 
 /// Shape inference of a node: sets the outputs of the context.
 pub type InferFn = fn(&mut InferCx<'_>) -> Result<(), OpError>;

@@ -442,6 +442,19 @@ fn fold_bits(cx: &FoldCx<'_>) -> Option<Vec<Tensor>> {
 
 fn lower_bits(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let (from, to) = (cx.dtype(0)?, cx.out_dtype(0)?);
+    // Short integers are held as int32 (see `infer::packed_edges`), so that int8 read as uint8 is int32 to uint8 here.
+    let as_cast = [
+        (DataType::Bool, DataType::U8),
+        (DataType::U32, DataType::I32),
+        (DataType::I32, DataType::U32),
+        (DataType::I32, DataType::U8),
+    ];
+    if as_cast.contains(&(from, to)) {
+        let layout = cx.any_layout(0)?;
+        let x = cx.input_in(0, &layout)?;
+        let y = super::cast::convert(cx, x, from, to)?;
+        return cx.alias(0, y, layout);
+    }
     if from != to {
         return Err(Refusal::form(format!("the bits of {from} are read as {to}, and QNN has no op for that")));
     }
@@ -524,6 +537,9 @@ mod tests {
     fn bits() {
         let n = node("BitCast", 26).floats(&[1], &[1.0]).int("to", 6);
         assert_eq!(n.fold().unwrap()[0].to_i64s().unwrap(), [0x3f80_0000]);
+        let n = node("BitCast", 26).input(DataType::Bool, &[2]).int("to", 2);
+        assert_eq!(n.run(&[vec![1.0, 0.0]])[0], [1.0, 0.0]);
+        assert!(node("BitCast", 26).float(&[1]).int("to", 6).refusal().contains("bits of float32"));
         assert_eq!(node("BitCast", 26).float(&[1]).int("to", 7).error(), "float32 has 32 bits, and int64 has 64");
     }
 }

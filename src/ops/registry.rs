@@ -52,6 +52,7 @@ const FAMILIES: &[&[OpDef]] = &[
     super::window_dft::OPS,
     super::grid::OPS,
     super::loss::OPS,
+    super::edges::OPS,
     super::determinant::OPS,
     super::machine_learning::OPS,
     super::linear_attention::OPS,
