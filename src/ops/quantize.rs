@@ -18,7 +18,7 @@ pub(super) use runtime::{lower_dequantize, lower_quantize};
 pub const OPS: &[OpDef] = &[
     OpDef::new("QuantizeLinear", infer_quantize).fold(fold_quantize).lower(lower_quantize),
     OpDef::new("DequantizeLinear", infer_dequantize).fold(fold_dequantize).lower(lower_dequantize),
-    OpDef::new("DynamicQuantizeLinear", infer_dynamic).fold(fold_dynamic).lower(refuse),
+    OpDef::new("DynamicQuantizeLinear", infer_dynamic).fold(fold_dynamic).lower(runtime::lower_dynamic),
     OpDef::new("QLinearConv", infer_qlinear_conv).lower(refuse),
     OpDef::new("QLinearMatMul", infer_qlinear_matmul).lower(refuse),
     OpDef::new("ConvInteger", infer_conv_integer).lower(refuse),

@@ -168,11 +168,17 @@ fn operands(
         if work.encoding(inputs[s]).dtype != e.dtype && !narrower {
             return None;
         }
-        if op.op_type == "MatMul" && s == 1 && work.encoding(inputs[s]).dtype == QnnType::UFIXED_POINT_16 {
+        let second = op.op_type == "MatMul" && s == 1;
+        let off_middle = work.encoding(inputs[s]).scalar().is_none_or(|(_, zero)| zero != 128);
+        if second && e.dtype == QnnType::UFIXED_POINT_8 && work.graph.tensor(t).kind == TensorKind::Static && off_middle
+        {
+            return None;
+        }
+        if second && work.encoding(inputs[s]).dtype == QnnType::UFIXED_POINT_16 {
             let to = symmetric(&work.encoding(inputs[s]))?;
-            let second = work.tensor(inputs[s], to.dtype, to.quant);
-            before.push(work.op("Convert", inputs[s], second, op));
-            inputs[s] = second;
+            let narrowed = work.tensor(inputs[s], to.dtype, to.quant);
+            before.push(work.op("Convert", inputs[s], narrowed, op));
+            inputs[s] = narrowed;
         }
     }
     if !real {
@@ -184,6 +190,11 @@ fn operands(
         && let Some(&t) = op.inputs.get(s)
     {
         let codes = WeightCodes::of(work.graph.tensor(t))?;
+        // Beside 8-bit activations the HTP rounds weights with a zero point again (2.47); as blocks of real products
+        // they stay what they are.
+        if op.op_type == "FullyConnected" && e.dtype == QnnType::UFIXED_POINT_8 && !codes.is_signed_8() {
+            return None;
+        }
         if codes.is_in_blocks() || codes.bits() > e.dtype.size() * 8 {
             return None;
         }
