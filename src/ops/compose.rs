@@ -44,6 +44,20 @@ pub(crate) fn div(cx: &mut LowerCx<'_, '_>, a: TensorId, b: TensorId) -> TensorI
     binary(cx, "ElementWiseDivide", a, b)
 }
 
+/// An int32 tensor divided by a number other than 0, rounded towards 0. Divided by a power of two, the HTP rounds down
+/// (QAIRT 2.47); by its negative it does not.
+pub(crate) fn quotient(cx: &mut LowerCx<'_, '_>, t: TensorId, by: i32) -> TensorId {
+    if by < 2 || !by.unsigned_abs().is_power_of_two() {
+        let c = cx.i32_constant(&[1], &[by]);
+        return div(cx, t, c);
+    }
+    let c = cx.i32_constant(&[1], &[-by]);
+    let minus = div(cx, t, c);
+    let zero = cx.i32_constant(&[1], &[0]);
+    let (dtype, dims) = (cx.qnn_type(t), cx.dims(t));
+    cx.op_to("ElementWiseSubtract", &[zero, minus], dtype, &dims, &[])
+}
+
 /// A comparison of two operands that broadcast; the result is boolean.
 pub(crate) fn compare(cx: &mut LowerCx<'_, '_>, op: &str, a: TensorId, b: TensorId) -> TensorId {
     let dims = broadcast_dims(&cx.dims(a), &cx.dims(b));

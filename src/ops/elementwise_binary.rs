@@ -194,7 +194,8 @@ fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
             Ok(compose::add(cx, a, b))
         });
     }
-    if dtype.is_float() || matches!(dtype, DataType::I32 | DataType::I64) {
+    let divides = op == "ElementWiseDivide" && !dtype.is_float();
+    if !divides && (dtype.is_float() || matches!(dtype, DataType::I32 | DataType::I64)) {
         return elementwise::lower_op(cx, op, &[0, 1], 5, &[]);
     }
     if dtype == DataType::U32 {
@@ -208,7 +209,7 @@ fn arithmetic(cx: &mut LowerCx<'_, '_>, op: &str) -> Result<(), Refusal> {
     elementwise::need_signed(cx, dtype)?;
     elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
         let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
-        let y = compose::binary(cx, op, a, b);
+        let y = if divides { int_quotient(cx, a, b) } else { compose::binary(cx, op, a, b) };
         cast::convert(cx, y, DataType::I32, dtype)
     })
 }
@@ -225,6 +226,15 @@ fn unsigned(
         let y = f(cx, a, b);
         cast::convert(cx, y, DataType::I32, DataType::U32)
     })
+}
+
+/// The quotient of the node's operands as int32 tensors, rounded towards 0.
+fn int_quotient(cx: &mut LowerCx<'_, '_>, a: TensorId, b: TensorId) -> TensorId {
+    let single = cx.constant(1).and_then(Tensor::scalar_i64).and_then(|k| i32::try_from(k).ok());
+    match single {
+        Some(k) if k != 0 => compose::quotient(cx, a, k),
+        _ => compose::div(cx, a, b),
+    }
 }
 
 /// Is one operand repeated along an axis before the last two, of which it has more than one row? In any layout.
@@ -301,7 +311,7 @@ fn lower_mod(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     elementwise::lower(cx, &[0, 1], 4, |cx, ids| {
         let (a, b) = (cast::to_int32(cx, ids[0], dtype)?, cast::to_int32(cx, ids[1], dtype)?);
         let y = if fmod {
-            let q = compose::div(cx, a, b);
+            let q = int_quotient(cx, a, b);
             let part = compose::mul(cx, q, b);
             compose::sub(cx, a, part)
         } else {
@@ -422,6 +432,10 @@ mod tests {
     fn integers_are_computed_in_32_bits() {
         let i = |op: &str, d: DataType| node(op, 13).input(d, &[2]).input(d, &[2]);
         assert_eq!(op_types(&i("Div", DataType::I32).lower().unwrap()), ["ElementWiseDivide"]);
+        let by = |k: i64| node("Div", 13).input(DataType::I64, &[2]).constant(Tensor::from_i64(vec![], &[k]));
+        assert_eq!(op_types(&by(6).lower().unwrap()), ["Cast", "ElementWiseDivide", "Cast"]);
+        assert_eq!(op_types(&by(-4).lower().unwrap()), ["Cast", "ElementWiseDivide", "Cast"]);
+        assert_eq!(op_types(&by(4).lower().unwrap())[1..3], ["ElementWiseDivide", "ElementWiseSubtract"]);
         let ops = op_types(&i("Add", DataType::U8).lower().unwrap()).join(" ");
         assert_eq!(ops, "Cast Cast ElementWiseAdd ElementWiseMod Cast");
         assert!(i("Add", DataType::U64).refusal().contains("uint64"));

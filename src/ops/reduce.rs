@@ -312,8 +312,7 @@ fn reduce_int(
             let dims = cx.dims(x);
             let n: u32 = axes.iter().map(|&a| dims[a]).product();
             let sum = tree(cx, "ElementWiseAdd", x, axes);
-            let n = cx.i32_constant(&[1], &[n as i32]);
-            compose::div(cx, sum, n)
+            compose::quotient(cx, sum, n as i32)
         }
         Kind::L2 | Kind::LogSum | Kind::LogSumExp => {
             return Err(Refusal::new(codes::DTYPE, format!("{} of {dtype} has no QNN equivalent", cx.node.op_type))

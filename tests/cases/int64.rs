@@ -81,3 +81,24 @@ fn parameters_at_the_ends_of_int64_are_no_data() {
     let Some(run) = net.compile(&[]) else { return };
     run.gives(&[ids(&[5, -6, 7, 8])], &[-6.0, 7.0, 8.0], 0.0);
 }
+
+/// The HTP rounds down where it divides by a scalar power of two; ONNX rounds towards 0.
+#[test]
+fn quotients_round_towards_zero() {
+    let x: Vec<i32> = (-9..=9).chain([-1000, 1000, 123456789, -123456789]).collect();
+    let n = x.len();
+    let feeds = [("x".to_string(), Tensor::from_i32(vec![1, n], &x))];
+    for k in [1, 2, 3, 4, 8, 10, 64, -1, -2, -3, -8] {
+        for (op, attrs) in [("Div", vec![]), ("Mod", vec![]), ("Mod", vec![("fmod", int(1))])] {
+            let mut net = Net::new(13);
+            net.typed("x", DataType::I32, &[1, n]).constant("k", Tensor::from_i32(vec![], &[k]));
+            net.op(op, &["x", "k"], &["y"], &attrs).outputs(&["y"]);
+            let Some(run) = net.compile(&[]) else { return };
+            run.agrees(&feeds, 0.0);
+        }
+    }
+    let mut net = Net::new(13);
+    net.typed("x", DataType::I32, &[1, 4]).op("ReduceMean", &["x"], &["y"], &[("axes", ints(&[1]))]).outputs(&["y"]);
+    let Some(run) = net.compile(&[]) else { return };
+    run.gives(&[("x".into(), Tensor::from_i32(vec![1, 4], &[3, -5, -7, 0]))], &[-2.0], 0.0);
+}
