@@ -7,8 +7,9 @@
 use super::conv::{check_float, constant_weights, group_of, kernel_of, spread, weights_input};
 use super::{InferCx, OpDef, OpError, compose, invalid, spatial};
 use crate::ir::{Attrs, Dim, Tensor, show_shape};
-use crate::lower::{LowerCx, Refusal};
+use crate::lower::{Layout, LowerCx, Refusal};
 use crate::qnn::graph::{Param, TensorId};
+use crate::verdict::codes;
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[OpDef::new("ConvTranspose", infer).lower(lower)];
@@ -225,6 +226,15 @@ impl Transposed {
                 strides[i] = 1;
             }
         }
+        if let [_, high, wide] = strides.as_mut_slice()
+            && high != wide
+        {
+            if xd[2] == 1 {
+                *high = *wide;
+            } else if xd[3] == 1 {
+                *wide = *high;
+            }
+        }
         dims.push(wd[n + 1] * group);
         let extends = beyond.iter().any(|b| b[1] > 0);
         let mut inputs = vec![x, weights];
@@ -258,7 +268,9 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let dims: Vec<Dim> = kernel.iter().map(|&d| d.into()).collect();
     let form = Form::read(cx.attrs(), &dims).map_err(as_refusal)?;
     let mut group = group_of(cx.attrs()).map_err(as_refusal)? as usize;
-    let order: Vec<usize> = (2..kernel.len()).chain([0, 1]).collect();
+    let strides: Vec<u32> = form.strides.iter().map(|&s| s as u32).collect();
+    let axes = spatial_order(&strides, &shape[2..])?;
+    let order: Vec<usize> = axes.iter().map(|a| a + 2).chain([0, 1]).collect();
     let dilations: Vec<usize> = form.dilations.iter().map(|&d| d as usize).collect();
     let dilated = dilations.iter().any(|&d| d > 1);
     // Groups of TransposeConv3d give wrong numbers on the HTP (2.47).
@@ -279,13 +291,32 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     } else {
         weights_input(cx, 1, &order)?
     };
-    let x = spatial::channel_last(cx, 0)?;
+    let layout = Layout::from_order([0].into_iter().chain(axes.iter().map(|a| a + 2)).chain([1]).collect());
+    let x = if axes.len() == 3 { cx.input_in(0, &layout)? } else { spatial::channel_last(cx, 0)? };
     let bias = if cx.has(2) { Some(cx.input(2)?) } else { None };
 
-    let cuts: Vec<Cut> = shape[2..].iter().enumerate().map(|(i, &s)| form.cut(i, s as i64)).collect();
-    let strides: Vec<u32> = form.strides.iter().map(|&s| s as u32).collect();
+    let cuts: Vec<Cut> = axes.iter().map(|&i| form.cut(i, shape[2 + i] as i64)).collect();
+    let strides = axes.iter().map(|&i| strides[i]).collect();
     let y = Transposed { x, weights, strides, cuts, group: group as u32 }.emit(cx, bias)?;
-    spatial::give_channel_last(cx, 0, y)
+    if axes.len() == 3 { cx.alias(0, y, layout) } else { spatial::give_channel_last(cx, 0, y) }
+}
+
+/// The spatial axes in an order in which the last two of three have one stride: TransposeConv3d gives wrong numbers if
+/// they have not (QAIRT 2.47). The stride of an axis of size 1 is never taken.
+fn spatial_order(strides: &[u32], sizes: &[usize]) -> Result<Vec<usize>, Refusal> {
+    let same = |a: usize, b: usize| strides[a] == strides[b] || sizes[a] == 1 || sizes[b] == 1;
+    match strides.len() {
+        3 if !same(1, 2) => {
+            let found = [[1, 0, 2], [2, 0, 1]].into_iter().find(|o| same(o[1], o[2]));
+            let why = || {
+                let text =
+                    format!("strides {strides:?}: with three different ones TransposeConv3d gives wrong numbers");
+                Refusal::new(codes::VENDOR_FAULT, text)
+            };
+            found.map(Vec::from).ok_or_else(why)
+        }
+        n => Ok((0..n).collect()),
+    }
 }
 
 #[cfg(test)]

@@ -52,3 +52,22 @@ fn groups_and_uneven_pads() {
     // Products of up to 36 cancel.
     run.agrees(&[feed("x", &[1, 4, 3, 3], &noise(36))], 2e-2);
 }
+
+/// TransposeConv3d gives wrong numbers where the strides of the last two axes differ.
+#[test]
+fn three_axes_with_different_strides() {
+    for (strides, on_npu) in
+        [([2, 2, 2], true), ([1, 2, 1], true), ([2, 2, 1], true), ([2, 1, 2], true), ([1, 2, 3], false)]
+    {
+        let mut net = Net::new(11);
+        net.input("x", &[1, 2, 3, 3, 3]).floats("w", &[2, 3, 3, 2, 3], &noise(108));
+        net.op("ConvTranspose", &["x", "w"], &["y"], &[("strides", ints(&strides))]).outputs(&["y"]);
+        let Some(run) = net.compile(&[]) else { return };
+        if on_npu {
+            run.agrees(&[feed("x", &[1, 2, 3, 3, 3], &noise(54))], 6e-3);
+        } else {
+            assert_eq!(run.backend("y"), "host");
+            assert!(run.reasons("y").contains("[1, 2, 3]"), "{}", run.reasons("y"));
+        }
+    }
+}
