@@ -1,11 +1,13 @@
 //! Graphs that are right and come out wrong: patterns that the vendor's graph optimiser breaks, spelt another way.
 
+use super::wide_pads;
 use crate::qnn::graph::{QnnGraph, TensorId, TensorKind};
 
 /// A constant added between two Reshapes: where 4-D dims `[a, 1, b, c]` become `[a, b, 1, c]` (`[B, K]` become
 /// `[B, 1, K]`), in 16-bit floats, the HTP leaves elements unwritten (SDK 2.47 and 2.51, every arch). With the constant as
 /// the first operand it does not.
 pub(super) fn avoid(graph: &mut QnnGraph) {
+    wide_pads::narrow(graph);
     let is_reshape = |i: Option<&usize>| i.is_some_and(|&i| graph.ops[i].op_type == "Reshape");
     let mut maker = vec![None; graph.tensors.len()];
     let mut reshaped = vec![false; graph.tensors.len()];

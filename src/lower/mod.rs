@@ -13,6 +13,7 @@ mod faults;
 mod layout;
 mod regroup;
 mod session;
+mod wide_pads;
 
 pub use coding::Coding;
 pub use context::LowerCx;

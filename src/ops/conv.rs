@@ -211,12 +211,14 @@ pub(super) fn convolve(cx: &mut LowerCx<'_, '_>) -> Result<TensorId, Refusal> {
     let mut axes = spatial::lifted_axes(window.axes(&shape[2..], false)?);
     let x = spatial::channel_last(cx, 0)?;
     let order = weight_order(kernel.len());
-    let weights = if axes.len() == 3 && !conv3d_takes(&axes) {
+    // Several kernels per channel and a dilation together give wrong numbers on the HTP (2.47).
+    let several = kernel[1] == 1 && group > 1 && kernel[0] as u32 > group && axes.iter().any(|a| a.dilation > 1);
+    let weights = if (axes.len() == 3 && !conv3d_takes(&axes)) || several {
         let dilations: Vec<usize> = axes.iter().map(|a| a.dilation).collect();
-        let w = cx
-            .constant(1)
-            .and_then(|t| spread(t, &dilations))
-            .ok_or_else(|| Refusal::form(format!("a 3-D Conv with dilations {dilations:?} and run-time weights")))?;
+        let given = &dilations[axes.len() - sizes.len()..];
+        let w = cx.constant(1).and_then(|t| spread(t, given)).ok_or_else(|| {
+            Refusal::form(format!("a Conv of {group} groups with dilations {given:?} and run-time weights"))
+        })?;
         axes = without_dilation(&axes);
         constant_weights(cx, &w, &order)
     } else {
