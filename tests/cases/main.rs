@@ -5,6 +5,7 @@
 
 mod attention;
 mod conv_transpose;
+mod convolution;
 mod einsum;
 mod files;
 mod fusion;
@@ -12,6 +13,7 @@ mod int64;
 mod kit;
 mod normalise;
 mod partitions;
+mod quant;
 mod rank;
 mod shapes;
 mod slice;
