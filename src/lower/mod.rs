@@ -37,6 +37,14 @@ impl Refusal {
         Self::new(codes::FORM, message)
     }
 
+    /// What would be emitted runs into a known fault of the vendor's library (its id in `op-tables/faults.json`).
+    pub fn fault(id: &str, message: impl Into<String>) -> Self {
+        let mut r = Self::new(codes::VENDOR_FAULT, message);
+        r.0[0].source = crate::tables::faults::find(id)
+            .map(|f| format!("op-tables/faults.json, {}: QAIRT {}", f.id, f.sdk.join(", ")));
+        r
+    }
+
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         if let Some(last) = self.0.last_mut() {
             last.fix = Some(fix.into());

@@ -62,7 +62,7 @@ fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let (from, to) = (cx.dtype(0)?, cx.out_dtype(0)?);
     if from.is_float() && to.is_float() && cx.is_whole_way() {
         let why = format!("nothing but a conversion from {from} to {to}: the HTP turns NaN and infinity into numbers");
-        return Err(Refusal::new(codes::VENDOR_FAULT, why).fix("convert on the CPU, which costs no hand-over"));
+        return Err(Refusal::fault("no-infinities", why).fix("convert on the CPU, which costs no hand-over"));
     }
     elementwise::lower(cx, &[0], 5, |cx, ids| convert(cx, ids[0], from, to))
 }

@@ -247,8 +247,8 @@ fn half(cx: &mut LowerCx<'_, '_>, t: TensorId) -> Result<TensorId, Refusal> {
     let dtype = cx.dtype(0)?;
     if dtype != DataType::F16 {
         let op = &cx.node.op_type;
-        return Err(Refusal::new(
-            codes::VENDOR_FAULT,
+        return Err(Refusal::fault(
+            "no-infinities",
             format!("{op} of {dtype}: the HTP keeps neither NaN nor infinity"),
         )
         .fix("export the model with float16 at this place, or leave the test to the CPU"));
