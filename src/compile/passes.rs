@@ -7,7 +7,7 @@ use crate::compile::UserNode;
 use crate::finding::{Finding, codes};
 use crate::infer::{
     Bindings, Inference, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer, inline_constant_ifs,
-    input_symbols, relations, unroll_loops,
+    input_symbols, relations, select_between_branches, unroll_loops,
 };
 use crate::infer::{escaping_constants, expand_flex_attention, join_log_sum_exp};
 use crate::ir::{Graph, NodeId};
@@ -113,6 +113,7 @@ fn typed(graph: &mut Graph) -> Result<Inference, Error> {
             + unroll_loops(graph, UNROLL_LIMIT)
             + expand_flex_attention(graph)
             + join_log_sum_exp(graph)
+            + select_between_branches(graph)
             > 0
         {
             continue;

@@ -11,6 +11,7 @@ mod infinite;
 mod inline;
 mod log_sum_exp;
 mod relate;
+mod select;
 mod splice;
 mod unroll;
 
@@ -22,6 +23,7 @@ pub use infinite::{constant_within, escaping_constants};
 pub use inline::inline_constant_ifs;
 pub use log_sum_exp::join_log_sum_exp;
 pub use relate::{Derived, Relation, derive, independent, relations};
+pub use select::select_between_branches;
 pub(crate) use unroll::bind_captures;
 pub use unroll::{UNROLL_LIMIT, unroll_loops};
 
