@@ -85,6 +85,8 @@ pub mod codes {
     pub const NARROWED: &str = "QNN112";
     /// A dimension was derived from others.
     pub const DERIVED: &str = "QNN302";
+    /// Only one branch of an If can run with the given shapes.
+    pub const ONE_WAY: &str = "QNN303";
     /// A node between quantised values that the NPU computes in real numbers.
     pub const REAL_ISLAND: &str = "QNN401";
     /// An op is computed in a form that its text does not show.

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::compile::UserNode;
 use crate::finding::{Finding, codes};
 use crate::infer::{
-    Bindings, Inference, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer, inline_constant_ifs,
-    input_symbols, relations, select_between_branches, unroll_loops,
+    Bindings, Inference, OneWay, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer,
+    inline_constant_ifs, input_symbols, relations, select_between_branches, take_possible_branches, unroll_loops,
 };
 use crate::infer::{escaping_constants, expand_flex_attention, join_log_sum_exp};
 use crate::ir::{Graph, NodeId};
@@ -57,6 +57,7 @@ pub fn prepare_graph(model: Model, bindings: &Bindings) -> Result<Prepared, Erro
         Some(open) => related(open).and_then(|r| contradiction(&r, &known)).err().unwrap_or(e),
         None => e,
     })?;
+    findings.extend(found.one_way.iter().map(taken_branch));
     let rewrites = rewrite::rewrite(&mut graph, rewrite::ALL).map_err(|e| Error::input(e.to_string()))?;
     graph.remove_dead();
     let order = graph.topological_order().map_err(|e| Error::input(e.to_string()))?;
@@ -100,8 +101,9 @@ fn bind_derived(
 
 /// Infers and inlines constant Ifs until there is nothing left to inline.
 fn typed(graph: &mut Graph) -> Result<Inference, Error> {
+    let mut one_way = vec![];
     loop {
-        let found = infer(graph).map_err(|e| Error::input(e.to_string()))?;
+        let mut found = infer(graph).map_err(|e| Error::input(e.to_string()))?;
         if let Some(first) = found.errors.first() {
             let more = match found.errors.len() - 1 {
                 0 => String::new(),
@@ -118,10 +120,33 @@ fn typed(graph: &mut Graph) -> Result<Inference, Error> {
         {
             continue;
         }
+        let taken = take_possible_branches(graph);
+        if !taken.is_empty() {
+            one_way.extend(taken);
+            continue;
+        }
         if !backward(graph).map_err(|e| Error::input(e.to_string()))? {
+            found.one_way = one_way;
             return Ok(found);
         }
     }
+}
+
+/// Says which branch is compiled, and what the other one breaks.
+fn taken_branch(taken: &OneWay) -> Finding {
+    let (kept, other) = match taken.taken {
+        "then_branch" => ("then_branch", "else_branch"),
+        _ => ("else_branch", "then_branch"),
+    };
+    Finding::warning(
+        codes::ONE_WAY,
+        format!(
+            "only {kept} is compiled: with these shapes {other} cannot run ({}); a run whose condition asks for it fails \
+             in ONNX Runtime, and is computed as {kept} here",
+            taken.error
+        ),
+    )
+    .at(&taken.node)
 }
 
 /// Are all outputs of the node known at compile time?

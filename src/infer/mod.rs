@@ -23,7 +23,7 @@ pub use infinite::{constant_within, escaping_constants};
 pub use inline::inline_constant_ifs;
 pub use log_sum_exp::join_log_sum_exp;
 pub use relate::{Derived, Relation, derive, independent, relations};
-pub use select::select_between_branches;
+pub use select::{OneWay, select_between_branches, take_possible_branches};
 pub(crate) use unroll::bind_captures;
 pub use unroll::{UNROLL_LIMIT, unroll_loops};
 
@@ -49,6 +49,8 @@ pub struct Inference {
     pub errors: Vec<NodeError>,
     /// Nodes whose output shape depends on data, with the reason: the roots of what stays untyped behind them.
     pub data_dependent: Vec<(NodeId, String)>,
+    /// Ifs of which only one branch can run with these shapes; it stands in their place.
+    pub one_way: Vec<OneWay>,
 }
 
 /// Infers the whole graph. The graph must have no cycle.

@@ -1,10 +1,10 @@
 //! Ifs on a value that is known at run time only: where both branches are small and pure, both are computed, and one is
-//! selected.
+//! selected; where one cannot run with the shapes that the model is compiled for, the other is taken.
 
 use std::collections::HashMap;
 
-use super::infer;
 use super::splice::{NodeNames, Splice, provenance};
+use super::{NodeError, infer, inline_constant_ifs};
 use crate::ir::{Graph, Node, NodeId, TensorType, ValueId};
 
 /// Nodes that the branches of an If may have together: beyond that, computing both is not cheap.
@@ -53,6 +53,63 @@ pub fn select_between_branches(graph: &mut Graph) -> usize {
         }
     }
     done
+}
+
+/// An If of which only one branch can run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneWay {
+    /// The name of the If.
+    pub node: String,
+    /// The branch that was taken, `then_branch` or `else_branch`.
+    pub taken: &'static str,
+    /// What the other one breaks.
+    pub error: NodeError,
+}
+
+/// Takes the branch of every If on a run-time condition whose other branch breaks the rules of an op, with the shapes
+/// that the model is compiled for: a run that takes the other one fails in any case.
+pub fn take_possible_branches(graph: &mut Graph) -> Vec<OneWay> {
+    let ifs: Vec<NodeId> = graph.nodes().filter(|(_, n)| n.is("If") && is_open(graph, n)).map(|(id, _)| id).collect();
+    let mut found = vec![];
+    for id in ifs {
+        let (Some(a), Some(b)) = (alone(graph, id, "then_branch"), alone(graph, id, "else_branch")) else { continue };
+        let node = graph.node(id).name.clone();
+        let (taken, error, new) = match (a, b) {
+            (Err(error), Ok(new)) => ("else_branch", error, new),
+            (Ok(new), Err(error)) => ("then_branch", error, new),
+            _ => continue,
+        };
+        *graph = new;
+        found.push(OneWay { node, taken, error });
+    }
+    found
+}
+
+/// The graph with one branch in the place of the If, or the first rule that it breaks. `None` for a form that ONNX does
+/// not have.
+fn alone(graph: &Graph, id: NodeId, name: &str) -> Option<Result<Graph, NodeError>> {
+    let mut graph = graph.clone();
+    let node = graph.remove_node(id)?;
+    let body = node.attrs.graph(name)?.clone();
+    if body.captured.len() != node.captures.len() || body.outputs.len() != node.outputs.len() {
+        return None;
+    }
+    let given = body.captured.iter().copied().zip(node.captures.iter().copied()).collect();
+    for out in node.outputs.iter().flatten() {
+        graph.value_mut(*out).producer = None;
+    }
+    let mut names = NodeNames::of(&graph);
+    let targets = node.outputs.clone();
+    Splice { given, targets, owner: &node, rewrite: "only-branch" }.run(&mut graph, &body, &mut names);
+    loop {
+        let found = infer(&mut graph).ok()?;
+        if let Some(error) = found.errors.into_iter().next() {
+            return Some(Err(error));
+        }
+        if inline_constant_ifs(&mut graph) == 0 {
+            return Some(Ok(graph));
+        }
+    }
 }
 
 /// Is the condition known at run time only, and one element?
@@ -132,10 +189,13 @@ mod tests {
         g.captured = vec![x];
         let y = g.add_value(Value { name: "y".into(), ..Value::default() });
         let mut inputs = vec![Some(x)];
-        if op == "Slice" {
-            for v in [0, 2] {
-                inputs.push(Some(g.add_constant("k", crate::ir::Tensor::from_i64(vec![1], &[v]))));
-            }
+        let ints: &[i64] = match op {
+            "Slice" => &[0, 2],
+            "Reshape" => &[3],
+            _ => &[],
+        };
+        for v in ints {
+            inputs.push(Some(g.add_constant("k", crate::ir::Tensor::from_i64(vec![1], &[*v]))));
         }
         g.add_node(Node {
             name: "inner".into(),
@@ -149,7 +209,7 @@ mod tests {
         g
     }
 
-    fn ops(then: &str, other: &str) -> Vec<String> {
+    fn conditional(then: &str, other: &str) -> Graph {
         let mut g = Graph::default();
         g.opsets.insert(String::new(), 17);
         let x = g.add_typed("x", ty(4));
@@ -169,7 +229,16 @@ mod tests {
         g.add_node(node);
         g.inputs = vec![x, c];
         g.outputs = vec![y];
+        g
+    }
+
+    fn ops(then: &str, other: &str) -> Vec<String> {
+        let mut g = conditional(then, other);
         select_between_branches(&mut g);
+        left(&g)
+    }
+
+    fn left(g: &Graph) -> Vec<String> {
         let order = g.topological_order().unwrap();
         order.into_iter().map(|n| g.node(n).op_type.clone()).collect()
     }
@@ -186,5 +255,20 @@ mod tests {
     fn branches_of_other_shapes_or_cost_stay_an_if() {
         assert_eq!(ops("Abs", "Slice"), ["If"]);
         assert_eq!(ops("Abs", "RandomNormalLike"), ["If"]);
+    }
+
+    #[test]
+    fn a_branch_that_cannot_run_leaves_the_other() {
+        for (then, other, taken) in [("Abs", "Reshape", "then_branch"), ("Reshape", "Neg", "else_branch")] {
+            let mut g = conditional(then, other);
+            let found = take_possible_branches(&mut g);
+            assert_eq!((found[0].node.as_str(), found[0].taken), ("if", taken));
+            assert!(found[0].error.message.contains('3'), "{}", found[0].error);
+            assert_eq!(left(&g), [if taken == "then_branch" { then } else { other }]);
+        }
+        let mut both = conditional("Abs", "Neg");
+        assert!(take_possible_branches(&mut both).is_empty());
+        let mut neither = conditional("Reshape", "Reshape");
+        assert!(take_possible_branches(&mut neither).is_empty());
     }
 }
