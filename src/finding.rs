@@ -89,6 +89,12 @@ pub mod codes {
     pub const ONE_WAY: &str = "QNN303";
     /// A node between quantised values that the NPU computes in real numbers.
     pub const REAL_ISLAND: &str = "QNN401";
+    /// A file of encodings names a tensor that is not there.
+    pub const ENCODING_UNUSED: &str = "QNN402";
+    /// A file of encodings names a tensor that the model quantises itself.
+    pub const ENCODING_CONFLICT: &str = "QNN403";
+    /// An encoding that the NPU does not have, or that does not fit the tensor.
+    pub const ENCODING_UNUSABLE: &str = "QNN404";
     /// An op is computed in a form that its text does not show.
     pub const FORM: &str = "QNN501";
     /// The model imports an opset newer than this build knows.

@@ -14,6 +14,7 @@
 
 pub mod compile;
 pub mod emit;
+pub mod encodings;
 pub mod error;
 pub mod finding;
 pub mod infer;

@@ -69,6 +69,8 @@ pub struct CompileOptions {
     pub timeout: Duration,
     /// Allow lowerings that are not exact.
     pub allow_approximate: bool,
+    /// A file of quantisation encodings for a float model; see `encodings`.
+    pub encodings: Option<PathBuf>,
 }
 
 impl CompileOptions {
@@ -87,6 +89,7 @@ impl CompileOptions {
             sdk: None,
             timeout: Self::DEFAULT_TIMEOUT,
             allow_approximate: false,
+            encodings: None,
         }
     }
 }

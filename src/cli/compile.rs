@@ -31,6 +31,9 @@ pub struct Compile {
     /// Allow replacements of ops that are not exact
     #[arg(long)]
     allow_approximate: bool,
+    /// Quantise a float model by these encodings: AIMET's 0.6.1 or 1.0.0, or the SDK's overrides (JSON)
+    #[arg(long, value_name = "FILE")]
+    encodings: Option<PathBuf>,
     /// Install the runtime first if it is not there (needs --accept-license)
     #[arg(long)]
     install_sdk: bool,
@@ -117,6 +120,7 @@ impl Compile {
         let options = CompileOptions {
             max_cpu_nodes: self.max_cpu_nodes,
             allow_approximate: self.allow_approximate,
+            encodings: self.encodings,
             ..CompileOptions::new(self.model, "", self.out)
         };
         self.shapes.onto(self.target.onto(options))

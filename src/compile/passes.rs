@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 use crate::compile::UserNode;
+use crate::encodings::{Given, apply_to_activations, apply_to_constants};
 use crate::finding::{Finding, codes};
 use crate::infer::{
     Bindings, Inference, OneWay, Relation, UNROLL_LIMIT, backward, bind, derive, independent, infer,
@@ -36,7 +37,7 @@ pub struct Prepared {
 /// # Errors
 /// Bindings that do not fit or contradict each other, dimensions left free, and nodes that break the rules of their ops: all of them in one
 /// message.
-pub fn prepare_graph(model: Model, bindings: &Bindings) -> Result<Prepared, Error> {
+pub fn prepare_graph(model: Model, bindings: &Bindings, encodings: &[Given]) -> Result<Prepared, Error> {
     let user = super::placement::user_nodes(&model);
     let mut graph = model.graph;
     let open = (!input_symbols(&graph).is_empty()).then(|| graph.clone());
@@ -58,7 +59,9 @@ pub fn prepare_graph(model: Model, bindings: &Bindings) -> Result<Prepared, Erro
         None => e,
     })?;
     findings.extend(found.one_way.iter().map(taken_branch));
+    findings.extend(apply_to_constants(&mut graph, encodings));
     let rewrites = rewrite::rewrite(&mut graph, rewrite::ALL).map_err(|e| Error::input(e.to_string()))?;
+    findings.extend(apply_to_activations(&mut graph, encodings));
     graph.remove_dead();
     let order = graph.topological_order().map_err(|e| Error::input(e.to_string()))?;
     let order = order.into_iter().filter(|id| !is_folded(&graph, *id)).collect();

@@ -23,7 +23,7 @@ use crate::report::{self, Ddr, Evidence, Placement};
 use crate::sdk::{self, Sdk};
 use crate::tables::soc::{Soc, find_soc};
 use crate::verdict::Reason;
-use crate::{Error, onnx};
+use crate::{Error, encodings, onnx};
 
 /// What a compile came to.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     if let Some(other) = options.backends.iter().find(|b| **b != crate::options::Backend::Htp) {
         progress(Event::Note(&format!("no node is placed on the {other} backend: this version places on htp alone")));
     }
+    let given = options.encodings.as_deref().map(encodings::load).transpose()?.unwrap_or_default();
     let sdk = sdk::find(options.sdk.as_deref())?;
     if !soc.known_to(&sdk.version) {
         let text = format!("{} needs QAIRT {} or newer, and this is {}", soc.describe(), soc.since, sdk.version);
@@ -65,7 +66,7 @@ pub fn run(options: &CompileOptions, progress: Progress<'_>) -> Result<Outcome, 
     let hashing = thread::spawn(move || sources.iter().map(|p| source_file(p)).collect::<Result<Vec<_>, Error>>());
     let head = Head::of(&model);
     let bindings = Bindings { dims: options.dims.clone(), shapes: options.input_shapes.clone() };
-    let mut prepared = prepare_graph(model, &bindings)?;
+    let mut prepared = prepare_graph(model, &bindings, &given)?;
 
     progress(Event::Stage("placing"));
     let target = Target {

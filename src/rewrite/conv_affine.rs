@@ -6,7 +6,7 @@
 
 use super::affine;
 use super::{Class, NewNode, Operand, Outcome, Patch, Pattern, Rewrite};
-use crate::ir::{Attr, DataType, Node, NodeId, Tensor, ValueId};
+use crate::ir::{Attr, DataType, Encoded, Node, NodeId, Tensor, ValueId};
 
 pub const REWRITE: Rewrite = Rewrite { name: "fold-affine-into-conv", class: Class::Tolerance, look };
 
@@ -97,6 +97,9 @@ fn scaled(weight: &Tensor, scale: &[f64], transposed: bool, groups: usize) -> Op
         let one = Tensor::from_f64(weight.dtype(), vec![1], &[weight.uniform_f64()? * scale[0]])?;
         return Some(Tensor::splat(weight.dtype(), shape, one.bytes()));
     }
+    if let Some(quantised) = weight.encoding().filter(|_| !transposed).and_then(|e| rescaled(e, scale)) {
+        return Some(Tensor::encoded(weight.dtype(), quantised));
+    }
     let kernel: usize = shape.get(2..)?.iter().product();
     let per_filter = if transposed { kernel } else { kernel * shape.get(1)? };
     if per_filter == 0 {
@@ -127,6 +130,18 @@ fn scaled(weight: &Tensor, scale: &[f64], transposed: bool, groups: usize) -> Op
     let values = weight.to_f64s()?;
     let scaled = values.chunks(per_filter).zip(&factors).flat_map(|(c, s)| c.iter().map(move |w| w * s));
     Tensor::from_f64(weight.dtype(), shape, &scaled.collect::<Vec<f64>>())
+}
+
+/// Quantised weights keep their codes: each output channel's own scale takes up its factor, if that is positive.
+fn rescaled(e: &Encoded, factors: &[f64]) -> Option<Encoded> {
+    let by_channel = e.block.is_none() && matches!(e.axis, None | Some(0));
+    if !by_channel || factors.iter().any(|f| f.is_nan() || *f <= 0.0) {
+        return None;
+    }
+    let each = |i: usize| if e.axis.is_some() { i } else { 0 };
+    let scales = factors.iter().enumerate().map(|(i, f)| (f64::from(e.scales[each(i)]) * f) as f32).collect();
+    let zeros = (0..factors.len()).map(|i| e.zeros[each(i)]).collect();
+    Encoded::new(e.codes.clone(), scales, zeros, Some(0))
 }
 
 /// Attribute names live as long as the program.
@@ -211,5 +226,18 @@ mod tests {
         let m = b.op("Mul", &[c, two]);
         let y = b.op("Add", &[m, c]);
         assert_eq!(b.run(REWRITE, y).0, ["Conv", "Mul", "Add"]);
+    }
+
+    #[test]
+    fn quantised_weights_keep_their_codes() {
+        let codes = Tensor::from_i128(DataType::I8, vec![2, 2, 1, 1], &[1, -2, 3, 4]).unwrap();
+        let e = Encoded::new(codes, vec![0.5], vec![0], None).unwrap();
+        let w = Tensor::encoded(DataType::F32, e);
+        let folded = scaled(&w, &[2.0, 4.0], false, 1).unwrap();
+        assert_eq!(folded.encoding().unwrap().scales, [1.0, 2.0]);
+        assert_eq!(folded.to_f32s().unwrap(), [1.0, -2.0, 6.0, 8.0]);
+        let turned = scaled(&w, &[2.0, -4.0], false, 1).unwrap();
+        assert!(turned.encoding().is_none());
+        assert_eq!(turned.to_f32s().unwrap(), [1.0, -2.0, -6.0, -8.0]);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn lower(options: &CompileOptions, sdk: &Sdk) -> Result<CpuModel, Err
     let model = onnx::load(&options.model)?;
     let output_names: Vec<String> = model.graph.outputs.iter().map(|v| model.graph.value(*v).name.clone()).collect();
     let bindings = Bindings { dims: options.dims.clone(), shapes: options.input_shapes.clone() };
-    let prepared = prepare_graph(model, &bindings)?;
+    let prepared = prepare_graph(model, &bindings, &[])?;
     let target = Target {
         soc: options.soc.clone(),
         arch: soc.arch,
