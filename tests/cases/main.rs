@@ -7,6 +7,7 @@ mod attention;
 mod conv_transpose;
 mod convolution;
 mod einsum;
+mod encodings;
 mod files;
 mod fusion;
 mod int64;
