@@ -57,6 +57,28 @@ impl<'g> LowerCx<'_, 'g> {
         enters && self.constant(0).is_none() && self.node.output(0).is_some_and(|v| self.low.graph.outputs.contains(&v))
     }
 
+    /// Is output `slot` given out by the model, as it is or with its elements moved?
+    pub fn leaves(&self, slot: usize) -> bool {
+        const MOVING: [&str; 10] =
+            ["Cast", "Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"];
+        let graph = self.low.graph;
+        let mut open: Vec<ValueId> = self.node.output(slot).into_iter().collect();
+        let mut seen = 0;
+        while let Some(v) = open.pop() {
+            if graph.outputs.contains(&v) {
+                return true;
+            }
+            seen += 1;
+            if seen > 64 {
+                return false;
+            }
+            let readers = self.low.consumers.get(v.0 as usize).into_iter().flatten();
+            let moving = readers.map(|(id, _)| graph.node(*id)).filter(|n| MOVING.iter().any(|op| n.is(op)));
+            open.extend(moving.flat_map(|n| n.outputs.iter().flatten().copied()));
+        }
+        false
+    }
+
     /// The name of input `i`, for messages.
     pub fn input_name(&self, i: usize) -> &'g str {
         self.node.input(i).map_or("(omitted)", |v| self.low.graph.value(v).name.as_str())

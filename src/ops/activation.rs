@@ -4,14 +4,14 @@ use super::elementwise_unary::{erf, float_composition, float_op, infer_same, map
 use super::{FoldCx, InferCx, OpDef, OpError, compose, elementwise, invalid};
 use crate::ir::{Attrs, DataType, Dim, Tensor};
 use crate::lower::{LowerCx, Refusal};
-use crate::qnn::graph::{Param, TensorId};
+use crate::qnn::graph::{Param, QnnType, TensorId};
 
 /// The rows of this family.
 pub const OPS: &[OpDef] = &[
     OpDef::new("Relu", infer_same).fold(fold_relu).lower(lower_relu),
     OpDef::new("LeakyRelu", elementwise::infer_float).fold(fold_leaky_relu).lower(lower_leaky_relu),
     OpDef::new("ThresholdedRelu", elementwise::infer_float).fold(fold_thresholded).lower(lower_thresholded),
-    OpDef::new("Sigmoid", elementwise::infer_float).fold(|cx| map(cx, sigmoid)).lower(|cx| unary(cx, "Sigmoid")),
+    OpDef::new("Sigmoid", elementwise::infer_float).fold(|cx| map(cx, sigmoid)).lower(lower_sigmoid),
     OpDef::new("Tanh", elementwise::infer_float).fold(|cx| map(cx, f64::tanh)).lower(|cx| float_op(cx, "Tanh", 4)),
     OpDef::new("Elu", elementwise::infer_float).fold(fold_elu).lower(lower_elu),
     OpDef::new("Selu", elementwise::infer_float).fold(fold_selu).lower(lower_selu),
@@ -218,6 +218,28 @@ fn lower_hard_sigmoid(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let (a, b) = hard_sigmoid_factors(cx.attrs());
     let params = [("operation", Param::u32(2)), ("alpha", Param::f32(a)), ("beta", Param::f32(b))];
     elementwise::lower_op(cx, "ElementWiseNeuron", &[0], 4, &params)
+}
+
+/// Elements up to which a Sigmoid that leaves the model is computed in a finer form.
+const FINE_SIGMOID: usize = 1 << 16;
+
+/// The HTP's own Sigmoid is right to 6e-4 (QAIRT 2.47), which is all of a small probability. One that the model gives out
+/// is `exp(min(x, 0)) / (1 + exp(-|x|))`, right to a part in a thousand of itself, unless it is large.
+fn lower_sigmoid(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
+    let small = cx.out_shape(0)?.iter().product::<usize>() <= FINE_SIGMOID;
+    if !small || cx.float() != QnnType::FLOAT_16 || !cx.leaves(0) {
+        return unary(cx, "Sigmoid");
+    }
+    float_composition(cx, |cx, x| {
+        let below = compose::clamp(cx, x, -20.0, 0.0);
+        let over = compose::exp(cx, below);
+        let size = compose::unary(cx, "ElementWiseAbs", x);
+        let minus = compose::unary(cx, "ElementWiseNeg", size);
+        let e = compose::exp(cx, minus);
+        let one = cx.float_scalar(1.0);
+        let under = compose::add(cx, e, one);
+        compose::div(cx, over, under)
+    })
 }
 
 /// `max(x, 0) + log(1 + exp(-|x|))`. The HTP's own softplus is 0 below -20 and NaN at -100 (QAIRT 2.47).

@@ -280,3 +280,23 @@ fn blocks_of_four_bits_stay_what_they_are() {
         assert_eq!(tensor.to_i64s().unwrap()[..4], [-8, -8, 5 - 8, 3 - 8]);
     }
 }
+
+/// The finer form of a Sigmoid is for real numbers that the model gives out, not for codes.
+#[test]
+fn a_sigmoid_that_leaves_the_model_is_fine() {
+    let mut m = Model::new();
+    let x = m.input("x", DataType::F32, &[8]);
+    let y = m.node("Sigmoid", &[x], &[]);
+    let shape = m.constant(Tensor::from_i64(vec![2], &[2, 4]));
+    let z = m.node("Reshape", &[y, shape], &[]);
+    let g = m.lower(z, false);
+    assert!(!op_types(&g).contains(&"Sigmoid") && op_types(&g).contains(&"ElementWiseDivide"), "{:?}", op_types(&g));
+    let x = ramp(8, -9.0, 2.5);
+    let want: Vec<f64> = x.iter().map(|v| 1.0 / (1.0 + (-v).exp())).collect();
+    crate::ops::testing::assert_close(&evaluate(&g, &[x])[0], &want, 1e-9);
+    let mut m = Model::new();
+    let x = m.input("x", DataType::F32, &[8]);
+    let s = m.node("Sigmoid", &[x], &[]);
+    let y = m.node("Mul", &[x, s], &[]);
+    assert!(op_types(&m.lower(y, false)).contains(&"Sigmoid"));
+}
