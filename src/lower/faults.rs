@@ -1,6 +1,6 @@
 //! Graphs that are right and come out wrong: patterns that the vendor's graph optimiser breaks, spelt another way.
 
-use super::wide_pads;
+use super::{activated_splits, wide_pads};
 use crate::qnn::graph::{QnnGraph, TensorId, TensorKind};
 
 /// A constant added between two Reshapes: where 4-D dims `[a, 1, b, c]` become `[a, b, 1, c]` (`[B, K]` become
@@ -8,6 +8,7 @@ use crate::qnn::graph::{QnnGraph, TensorId, TensorKind};
 /// the first operand it does not.
 pub(super) fn avoid(graph: &mut QnnGraph) {
     wide_pads::narrow(graph);
+    activated_splits::slice(graph);
     let is_reshape = |i: Option<&usize>| i.is_some_and(|&i| graph.ops[i].op_type == "Reshape");
     let mut maker = vec![None; graph.tensors.len()];
     let mut reshaped = vec![false; graph.tensors.len()];

@@ -7,6 +7,7 @@
 //! A lowering either succeeds, or its traces are taken back and the node is left to another backend with a reason.
 
 mod absorb;
+mod activated_splits;
 mod coding;
 mod context;
 mod faults;

@@ -96,6 +96,8 @@ struct Kind {
     gates: usize,
     /// Activations per direction, with their defaults.
     activations: &'static [&'static str],
+    /// Must the recurrent bias of the last gate stay apart?
+    bias_apart: fn(&LowerCx<'_, '_>) -> bool,
     run: fn(&mut LowerCx<'_, '_>, &Direction) -> Result<States, Refusal>,
 }
 
@@ -108,12 +110,13 @@ struct Direction {
     /// The index along the directions axis.
     index: usize,
     hidden: usize,
-    /// `X W^T` and the biases that can be added beforehand, per step in the order of computation: `[N, gates * H]`.
-    steps: Vec<TensorId>,
-    /// `[gates * H, H]`
-    recurrent: Matrix,
-    /// The recurrent biases `[gates * H]`, if the op wants them apart.
-    recurrent_bias: Option<TensorId>,
+    steps: usize,
+    batch: usize,
+    reverse: bool,
+    /// `X W^T` and the biases that can be added beforehand: `[T * N, gates * H]`.
+    z: TensorId,
+    /// The recurrent bias `[H]` of the last gate, if the op wants it apart.
+    apart: Option<TensorId>,
     /// Initial state `[N, H]`; absent: zeros.
     h: Option<TensorId>,
     activations: Vec<Activation>,
@@ -130,6 +133,20 @@ impl Direction {
             Some(old) => compose::select(cx, within, new, old),
             None => keep_or_zero(cx, within, new),
         }
+    }
+
+    /// The rows `[N, columns]` of each step, in the order of computation, of a tensor `[T * N, columns]`.
+    fn per_step(&self, cx: &mut LowerCx<'_, '_>, t: TensorId) -> Vec<TensorId> {
+        let mut pieces = compose::split_evenly(cx, t, 0, self.steps);
+        if self.reverse {
+            pieces.reverse();
+        }
+        pieces
+    }
+
+    /// Rows `from..to` of the recurrent weights: `[to - from, H]`.
+    fn recurrent(&self, cx: &mut LowerCx<'_, '_>, from: usize, to: usize) -> Result<Matrix, Refusal> {
+        rows(cx, 2, self.index, from, to)
     }
 }
 
@@ -190,25 +207,33 @@ fn rows(cx: &mut LowerCx<'_, '_>, i: usize, index: usize, from: usize, to: usize
     Ok(Matrix { tensor: compose::slice(cx, t, 0, from as u32, to as u32), is_static: false })
 }
 
-/// The bias of the input product and of the recurrent one, each `[rows]`.
-fn biases(cx: &mut LowerCx<'_, '_>, index: usize, rows: usize, apart: bool) -> Result<[Option<TensorId>; 2], Refusal> {
+/// The sum of both biases `[rows]`, and the recurrent bias of the last `apart` rows, which the sum does not hold.
+fn biases(cx: &mut LowerCx<'_, '_>, index: usize, rows: usize, apart: usize) -> Result<[Option<TensorId>; 2], Refusal> {
     if !cx.has(3) {
         return Ok([None, None]);
     }
-    let mut halves = [self::rows(cx, 3, index, 0, rows)?, self::rows(cx, 3, index, rows, 2 * rows)?].map(|m| m.tensor);
-    if apart {
-        return Ok(halves.map(Some));
-    }
+    let shared = rows - apart;
+    let alone = match apart {
+        0 => None,
+        _ => Some(self::rows(cx, 3, index, rows + shared, 2 * rows)?.tensor),
+    };
     if let Some(t) = cx.constant(3)
         && let (Some(w), Some(r)) = (constant_rows(t, index, 0, rows), constant_rows(t, index, rows, 2 * rows))
-        && let (Some(w), Some(r)) = (w.to_f32s(), r.to_f32s())
+        && let (Some(mut sum), Some(r)) = (w.to_f32s(), r.to_f32s())
     {
-        let sum: Vec<f32> = w.iter().zip(&r).map(|(a, b)| a + b).collect();
-        halves[0] = cx.float_constant(&[rows as u32], &sum);
-    } else {
-        halves[0] = compose::add(cx, halves[0], halves[1]);
+        for (a, b) in sum.iter_mut().zip(&r).take(shared) {
+            *a += b;
+        }
+        return Ok([Some(cx.float_constant(&[rows as u32], &sum)), alone]);
     }
-    Ok([Some(halves[0]), None])
+    let w = self::rows(cx, 3, index, 0, shared)?.tensor;
+    let r = self::rows(cx, 3, index, rows, rows + shared)?.tensor;
+    let mut sum = compose::add(cx, w, r);
+    if apart > 0 {
+        let rest = self::rows(cx, 3, index, shared, rows)?.tensor;
+        sum = compose::concat(cx, &[sum, rest], 0);
+    }
+    Ok([Some(sum), alone])
 }
 
 /// Slice `index` of an initial state as `[N, H]`; absent or zero: `None`.
@@ -270,23 +295,16 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
         if layout == 1 { cx.transpose(x, &[1, 0, 2]) } else { x }
     };
     let rows_count = kind.gates * hidden;
-    let apart = kind.gates == 3;
+    let apart = if (kind.bias_apart)(cx) { hidden } else { 0 };
+    let flat = cx.reshape(x, &[(steps * batch) as u32, shape[2] as u32]);
     let mut states = vec![];
     let mut last = vec![];
     let mut cells = vec![];
     for (index, activations) in activations.into_iter().enumerate() {
         let reverse = direction == "reverse" || index == 1;
         let w = rows(cx, 1, index, 0, rows_count)?;
-        let recurrent = rows(cx, 2, index, 0, rows_count)?;
-        let [bias, recurrent_bias] = biases(cx, index, rows_count, apart)?;
-        let flat = cx.reshape(x, &[(steps * batch) as u32, shape[2] as u32]);
+        let [bias, apart] = biases(cx, index, rows_count, apart)?;
         let z = w.apply(cx, flat, bias);
-        let z = cx.reshape(z, &[steps as u32, batch as u32, rows_count as u32]);
-        let mut pieces = compose::split_evenly(cx, z, 0, steps);
-        if reverse {
-            pieces.reverse();
-        }
-        let pieces = pieces.into_iter().map(|p| cx.reshape(p, &[batch as u32, rows_count as u32])).collect();
         let h = initial(cx, 5, index, layout)?;
         let within = within.as_ref().map(|w| {
             let mut w = w.clone();
@@ -295,8 +313,7 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
             }
             w
         });
-        let direction =
-            Direction { index, hidden, steps: pieces, recurrent, recurrent_bias, h, activations, clip, within };
+        let direction = Direction { index, hidden, steps, batch, reverse, z, apart, h, activations, clip, within };
         let (mut h, c) = (kind.run)(cx, &direction)?;
         last.push(h[h.len() - 1]);
         if let Some(within) = &direction.within {
@@ -310,14 +327,12 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
     }
     let (n, h) = (batch as u32, hidden as u32);
     if cx.wants(0) {
-        // Layout 0: [T, D, N, H]; layout 1: [N, T, D, H].
-        let (one, time, direction) = if layout == 0 { ([1, 1, n, h], 0, 1) } else { ([n, 1, 1, h], 1, 2) };
         let mut directions = vec![];
-        for of_direction in states {
-            let pieces: Vec<TensorId> = of_direction.into_iter().map(|t| cx.reshape(t, &one)).collect();
-            directions.push(compose::concat(cx, &pieces, time));
+        for pieces in states {
+            directions.push(sequence(cx, &pieces, layout));
         }
-        let y = compose::concat(cx, &directions, direction);
+        // Layout 0: [T, D, N, H]; layout 1: [N, T, D, H].
+        let y = compose::concat(cx, &directions, if layout == 0 { 1 } else { 2 });
         compose::give(cx, 0, y)?;
     }
     for (slot, tensors) in [(1, last), (2, cells)] {
@@ -331,15 +346,30 @@ fn lower(cx: &mut LowerCx<'_, '_>, kind: &Kind) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `z` plus the recurrent product of the state; just `z` while the state is zero.
-fn recur(cx: &mut LowerCx<'_, '_>, z: TensorId, h: Option<TensorId>, recurrent: Matrix) -> TensorId {
-    match h {
-        Some(h) => {
-            let r = recurrent.apply(cx, h, None);
-            compose::add(cx, z, r)
-        }
-        None => z,
+/// The states `[N, H]` of all steps as `[T, 1, N, H]`, or `[N, T, 1, H]` in layout 1.
+fn sequence(cx: &mut LowerCx<'_, '_>, pieces: &[TensorId], layout: i64) -> TensorId {
+    let (t, dims) = (pieces.len() as u32, cx.dims(pieces[0]));
+    let (n, h) = (dims[0], dims[1]);
+    if layout == 0 || n == 1 {
+        let y = compose::concat(cx, pieces, 0);
+        let dims = if layout == 0 { [t, 1, n, h] } else { [1, t, 1, h] };
+        return cx.reshape(y, &dims);
     }
+    let pieces: Vec<TensorId> = pieces.iter().map(|&p| cx.reshape(p, &[n, 1, 1, h])).collect();
+    compose::concat(cx, &pieces, 1)
+}
+
+/// `z` plus the recurrent product of the state; just `z` while the state is zero. A lone row of `z` is the product's
+/// bias: an Add apart takes the HTP two to three times as long to prepare.
+fn recur(cx: &mut LowerCx<'_, '_>, z: TensorId, h: Option<TensorId>, recurrent: Matrix) -> TensorId {
+    let Some(h) = h else { return z };
+    let &[batch, width] = cx.dims(z).as_slice() else { return z };
+    if batch == 1 && recurrent.is_static {
+        let bias = cx.reshape(z, &[width]);
+        return recurrent.apply(cx, h, Some(bias));
+    }
+    let r = recurrent.apply(cx, h, None);
+    compose::add(cx, z, r)
 }
 
 /// The input of an activation, clipped.

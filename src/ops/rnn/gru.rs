@@ -1,66 +1,87 @@
 //! The GRU cell.
 
-use super::{Direction, Kind, Matrix, States, clipped, rows};
+use super::{Activation, Direction, Kind, Matrix, States, clipped, recur};
 use crate::lower::{LowerCx, Refusal};
 use crate::ops::compose;
 use crate::qnn::graph::TensorId;
 
-pub(super) const KIND: Kind = Kind { gates: 3, activations: &["Sigmoid", "Tanh"], run };
+pub(super) const KIND: Kind = Kind { gates: 3, activations: &["Sigmoid", "Tanh"], bias_apart: reset_after, run };
 
-/// Gates lie in the order update, reset, hidden.
+/// Is the reset gate applied to the hidden gate's recurrent product (and not to the state that goes into it)?
+fn reset_after(cx: &LowerCx<'_, '_>) -> bool {
+    cx.attrs().int_or("linear_before_reset", 0) != 0
+}
+
+/// The weights of the recurrence.
+enum Recurrent {
+    /// One product serves all gates, and the hidden gate's is reset.
+    After(Matrix),
+    /// The reset state needs a product of its own.
+    Before { gates: Matrix, hidden: Matrix },
+}
+
+/// Gates lie in the order update, reset, hidden. They are taken apart before their activations: a Split of a Sigmoid of
+/// a sum comes out empty on the HTP.
 fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
-    let after = cx.attrs().int_or("linear_before_reset", 0) != 0;
     let [f, g] = &d.activations[..] else {
         return Err(Refusal::form("a GRU has two activations"));
     };
     let n = d.hidden;
     let size = n as u32;
-    // With the reset applied to the state itself, the hidden gate's product cannot be shared with the others'.
-    let parts = if after { None } else { Some((rows(cx, 2, d.index, 0, 2 * n)?, rows(cx, 2, d.index, 2 * n, 3 * n)?)) };
-    let bias = match d.recurrent_bias {
-        Some(_) => Some([rows(cx, 3, d.index, 3 * n, 5 * n)?.tensor, rows(cx, 3, d.index, 5 * n, 6 * n)?.tensor]),
-        None => None,
+    let [gates, own] = compose::split(cx, d.z, 1, &[2 * size, size])[..] else {
+        return Err(Refusal::form("a GRU has three gates"));
     };
+    let (recurrent, gates) = if reset_after(cx) {
+        // What is added to the product of all gates: for the hidden one, its recurrent bias.
+        let rows = (d.steps * d.batch) as u32;
+        let hidden = match d.apart {
+            Some(bias) => {
+                let bias = cx.reshape(bias, &[1, size]);
+                compose::tile(cx, bias, &[rows, 1])
+            }
+            None => cx.float_constant(&[rows, size], &vec![0.0; d.steps * d.batch * n]),
+        };
+        (Recurrent::After(d.recurrent(cx, 0, 3 * n)?), compose::concat(cx, &[gates, hidden], 1))
+    } else {
+        let (gates_r, hidden) = (d.recurrent(cx, 0, 2 * n)?, d.recurrent(cx, 2 * n, 3 * n)?);
+        (Recurrent::Before { gates: gates_r, hidden }, gates)
+    };
+    let gates = d.per_step(cx, gates);
+    let own = d.per_step(cx, own);
     let mut h = d.h;
     let mut states = vec![];
-    for (t, &z) in d.steps.iter().enumerate() {
-        let pieces = compose::split(cx, z, 1, &[2 * size, size]);
-        let (gates, own) = (pieces[0], pieces[1]);
-        let (gates, hidden_product) = match (h, &parts) {
-            (Some(h), None) => {
-                let r = d.recurrent.apply(cx, h, d.recurrent_bias);
-                let r = compose::split(cx, r, 1, &[2 * size, size]);
-                (compose::add(cx, gates, r[0]), Some(r[1]))
+    for (t, (gates, own)) in gates.into_iter().zip(own).enumerate() {
+        let (update, candidate) = match &recurrent {
+            Recurrent::After(r) => {
+                let z = recur(cx, gates, h, *r);
+                let parts = compose::split_evenly(cx, z, 1, 3);
+                let reset = squash(cx, parts[1], f, d);
+                let product = compose::mul(cx, reset, parts[2]);
+                (parts[0], compose::add(cx, own, product))
             }
-            (Some(h), Some((zr, _))) => {
-                let r = zr.apply(cx, h, bias.map(|b| b[0]));
-                (compose::add(cx, gates, r), None)
+            Recurrent::Before { gates: r, hidden } => {
+                let z = recur(cx, gates, h, *r);
+                let parts = compose::split_evenly(cx, z, 1, 2);
+                let kept = h.map(|h| {
+                    let reset = squash(cx, parts[1], f, d);
+                    compose::mul(cx, reset, h)
+                });
+                (parts[0], recur(cx, own, kept, *hidden))
             }
-            (None, _) => (plus(cx, gates, bias.map(|b| b[0])), if after { bias.map(|b| b[1]) } else { None }),
         };
-        let gates = clipped(cx, gates, d.clip);
-        let gates = f.apply(cx, gates);
-        let gates = compose::split_evenly(cx, gates, 1, 2);
-        let (update, reset) = (gates[0], gates[1]);
-        let candidate = match (hidden_product, h, &parts) {
-            (Some(product), _, _) => {
-                let product = compose::mul(cx, reset, product);
-                compose::add(cx, own, product)
-            }
-            (None, Some(h), Some((_, hidden))) => reset_first(cx, own, reset, h, *hidden, bias.map(|b| b[1])),
-            _ => plus(cx, own, if after { None } else { bias.map(|b| b[1]) }),
-        };
-        let candidate = clipped(cx, candidate, d.clip);
-        let candidate = g.apply(cx, candidate);
-        let one = cx.float_scalar(1.0);
-        let rest = compose::sub(cx, one, update);
-        let fresh = compose::mul(cx, rest, candidate);
+        let update = squash(cx, update, f, d);
+        let candidate = squash(cx, candidate, g, d);
+        // update * h + (1 - update) * candidate
         let state = match h {
             Some(h) => {
-                let kept = compose::mul(cx, update, h);
-                compose::add(cx, fresh, kept)
+                let step = compose::sub(cx, h, candidate);
+                let kept = compose::mul(cx, update, step);
+                compose::add(cx, candidate, kept)
             }
-            None => fresh,
+            None => {
+                let lost = compose::mul(cx, update, candidate);
+                compose::sub(cx, candidate, lost)
+            }
         };
         let state = d.state(cx, t, state, h);
         states.push(state);
@@ -69,23 +90,8 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     Ok((states, None))
 }
 
-/// `own + (reset * h) R^T + bias`
-fn reset_first(
-    cx: &mut LowerCx<'_, '_>,
-    own: TensorId,
-    reset: TensorId,
-    h: TensorId,
-    hidden: Matrix,
-    bias: Option<TensorId>,
-) -> TensorId {
-    let kept = compose::mul(cx, reset, h);
-    let r = hidden.apply(cx, kept, bias);
-    compose::add(cx, own, r)
-}
-
-fn plus(cx: &mut LowerCx<'_, '_>, t: TensorId, bias: Option<TensorId>) -> TensorId {
-    match bias {
-        Some(b) => compose::add(cx, t, b),
-        None => t,
-    }
+/// The activation of a gate's clipped input.
+fn squash(cx: &mut LowerCx<'_, '_>, z: TensorId, f: &Activation, d: &Direction) -> TensorId {
+    let z = clipped(cx, z, d.clip);
+    f.apply(cx, z)
 }

@@ -1,11 +1,11 @@
 //! The LSTM cell.
 
-use super::{Direction, Kind, States, clipped, initial, recur, rows};
+use super::{Activation, Direction, Kind, States, clipped, initial, recur, rows};
 use crate::lower::{LowerCx, Refusal};
 use crate::ops::compose;
 use crate::qnn::graph::TensorId;
 
-pub(super) const KIND: Kind = Kind { gates: 4, activations: &["Sigmoid", "Tanh", "Tanh"], run };
+pub(super) const KIND: Kind = Kind { gates: 4, activations: &["Sigmoid", "Tanh", "Tanh"], bias_apart: |_| false, run };
 
 /// The peephole weights `[H]` for the input, output and forget gates.
 struct Peepholes {
@@ -25,44 +25,30 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
     let [f, g, act_h] = &d.activations[..] else {
         return Err(Refusal::form("an LSTM has three activations"));
     };
-    let size = d.hidden as u32;
+    let recurrent = d.recurrent(cx, 0, 4 * d.hidden)?;
     let mut states = vec![];
-    for (t, &z) in d.steps.iter().enumerate() {
-        let z = recur(cx, z, h, d.recurrent);
-        let (input, mut output, forget, candidate);
-        if let Some(p) = &peepholes {
-            let parts = compose::split_evenly(cx, z, 1, 4);
-            output = parts[1];
-            input = gate(cx, parts[0], p.input, c, d, f);
-            forget = gate(cx, parts[2], p.forget, c, d, f);
-            candidate = parts[3];
-        } else {
-            let parts = compose::split(cx, z, 1, &[3 * size, size]);
-            let z = clipped(cx, parts[0], d.clip);
-            let gates = f.apply(cx, z);
-            let gates = compose::split_evenly(cx, gates, 1, 3);
-            (input, output, forget) = (gates[0], gates[1], gates[2]);
-            candidate = parts[1];
-        }
-        let candidate = clipped(cx, candidate, d.clip);
+    for (t, z) in d.per_step(cx, d.z).into_iter().enumerate() {
+        let z = recur(cx, z, h, recurrent);
+        let parts = compose::split_evenly(cx, z, 1, 4);
+        let weight = |of: fn(&Peepholes) -> TensorId| peepholes.as_ref().map(of);
+        let input = gate(cx, parts[0], weight(|p| p.input).zip(c), d, f);
+        let candidate = clipped(cx, parts[3], d.clip);
         let candidate = g.apply(cx, candidate);
         let fresh = compose::mul(cx, input, candidate);
         let cell = match c {
-            Some(c) => {
+            Some(old) => {
                 let forget = if coupled {
                     let one = cx.float_scalar(1.0);
                     compose::sub(cx, one, input)
                 } else {
-                    forget
+                    gate(cx, parts[2], weight(|p| p.forget).zip(c), d, f)
                 };
-                let kept = compose::mul(cx, forget, c);
+                let kept = compose::mul(cx, forget, old);
                 compose::add(cx, kept, fresh)
             }
             None => fresh,
         };
-        if let Some(p) = &peepholes {
-            output = gate(cx, output, p.output, Some(cell), d, f);
-        }
+        let output = gate(cx, parts[1], weight(|p| p.output).map(|p| (p, cell)), d, f);
         let squashed = act_h.apply(cx, cell);
         let state = compose::mul(cx, output, squashed);
         let (state, cell) = (d.state(cx, t, state, h), d.state(cx, t, cell, c));
@@ -76,14 +62,13 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
 fn gate(
     cx: &mut LowerCx<'_, '_>,
     z: TensorId,
-    peephole: TensorId,
-    cell: Option<TensorId>,
+    peephole: Option<(TensorId, TensorId)>,
     d: &Direction,
-    f: &super::Activation,
+    f: &Activation,
 ) -> TensorId {
-    let z = match cell {
-        Some(c) => {
-            let p = compose::mul(cx, c, peephole);
+    let z = match peephole {
+        Some((weight, cell)) => {
+            let p = compose::mul(cx, cell, weight);
             compose::add(cx, z, p)
         }
         None => z,
