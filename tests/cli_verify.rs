@@ -62,7 +62,9 @@ fn a_model_agrees_with_onnx_runtime() {
     if !can_verify() {
         return;
     }
-    for (model, extra) in [("cnn", &[][..]), ("transformer", &["--dim", "batch=1"]), ("reshaped_sum", &[])] {
+    for (model, extra) in
+        [("cnn", &[][..]), ("transformer", &["--dim", "batch=1"]), ("reshaped_sum", &[]), ("recurrent", &[])]
+    {
         let mut command = qnnc(&["verify", "--soc", "sm8650", "--format", "json"]);
         let (code, stdout, stderr) = run(command.args(extra).arg(fixture(&format!("{model}.onnx"))));
         assert_eq!(code, 0, "{model}: {stderr}{stdout}");
