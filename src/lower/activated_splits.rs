@@ -26,9 +26,9 @@ pub(super) fn slice(graph: &mut QnnGraph) {
     let is_sum = |t: TensorId| behind_reshapes(t).is_some_and(|op| op.op_type == "ElementWiseAdd");
     let activated = |op: &QnnOp, t: TensorId| ACTIVATIONS.contains(&op.op_type.as_str()) && is_sum(t);
     let is_activated_sum = |t: TensorId| {
-        behind_reshapes(t).is_some_and(|op| match op.inputs.as_slice() {
-            &[x] => activated(op, x),
-            &[a, b] if op.op_type == "ElementWiseMultiply" => [a, b]
+        behind_reshapes(t).is_some_and(|op| match *op.inputs.as_slice() {
+            [x] => activated(op, x),
+            [a, b] if op.op_type == "ElementWiseMultiply" => [a, b]
                 .into_iter()
                 .any(|t| behind_reshapes(t).is_some_and(|op| op.inputs.first().is_some_and(|&x| activated(op, x)))),
             _ => false,

@@ -72,16 +72,13 @@ fn run(cx: &mut LowerCx<'_, '_>, d: &Direction) -> Result<States, Refusal> {
         let update = squash(cx, update, f, d);
         let candidate = squash(cx, candidate, g, d);
         // update * h + (1 - update) * candidate
-        let state = match h {
-            Some(h) => {
-                let step = compose::sub(cx, h, candidate);
-                let kept = compose::mul(cx, update, step);
-                compose::add(cx, candidate, kept)
-            }
-            None => {
-                let lost = compose::mul(cx, update, candidate);
-                compose::sub(cx, candidate, lost)
-            }
+        let state = if let Some(h) = h {
+            let step = compose::sub(cx, h, candidate);
+            let kept = compose::mul(cx, update, step);
+            compose::add(cx, candidate, kept)
+        } else {
+            let lost = compose::mul(cx, update, candidate);
+            compose::sub(cx, candidate, lost)
         };
         let state = d.state(cx, t, state, h);
         states.push(state);
