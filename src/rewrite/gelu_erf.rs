@@ -1,4 +1,4 @@
-//! `0.5 * x * (1 + erf(x / sqrt 2))`, in any order and association, becomes one Gelu.
+//! `0.5 * x * (1 + erf(x / sqrt 2))`, in any order and association, becomes one Gelu; further factors (GEGLU) stay.
 //!
 //! The HTP has no error function, but it has Gelu. Definition: Hendrycks and Gimpel, "Gaussian Error Linear Units
 //! (GELUs)", 2016.
@@ -23,9 +23,8 @@ fn look(p: &Pattern<'_>, root: NodeId) -> Outcome {
         scale *= if is_x { k } else { 1.0 };
         rest.push(if is_x { source } else { v });
     }
-    if rest != [x] {
-        return Outcome::NoMatch;
-    }
+    let Some(at) = rest.iter().position(|v| *v == x) else { return Outcome::NoMatch };
+    rest.remove(at);
     let expected = std::f64::consts::FRAC_1_SQRT_2;
     if !close(inner, expected) {
         return Outcome::Refused(format!(
@@ -38,8 +37,14 @@ fn look(p: &Pattern<'_>, root: NodeId) -> Outcome {
     let Some(y) = p.node(root).output(0) else { return Outcome::NoMatch };
     let mut covers = product.nodes;
     covers.extend(erf_nodes);
-    let gelu = NewNode { domain: "", op_type: "Gelu", version: 20, inputs: vec![Operand::Value(x)], attrs: vec![] };
-    Outcome::Matched(Patch { nodes: vec![gelu], replaces: y, covers })
+    let mut nodes =
+        vec![NewNode { domain: "", op_type: "Gelu", version: 20, inputs: vec![Operand::Value(x)], attrs: vec![] }];
+    // What else is in the product (the value that a gate multiplies) stays a factor.
+    for v in rest {
+        let inputs = vec![Operand::Value(v), Operand::New(nodes.len() - 1)];
+        nodes.push(NewNode { domain: "", op_type: "Mul", version: 14, inputs, attrs: vec![] });
+    }
+    Outcome::Matched(Patch { nodes, replaces: y, covers })
 }
 
 /// `v` as `1 + erf(k * x)`: k, x, and the nodes that spell it.
@@ -94,6 +99,15 @@ mod tests {
             assert_eq!(events.len(), 1);
             assert_eq!(events[0].nodes.len(), 5);
         }
+    }
+
+    #[test]
+    fn a_gated_value_stays_a_factor() {
+        let (mut b, y) = spell(0, std::f32::consts::FRAC_1_SQRT_2, 0.5);
+        let gated = b.input("g", &[1, 8]);
+        let y = b.op("Mul", &[gated, y]);
+        assert_eq!(b.run(REWRITE, y).0, ["Gelu", "Mul"]);
+        assert_eq!(b.last().input(0), Some(gated));
     }
 
     #[test]

@@ -10,8 +10,10 @@ mod dequantise_early;
 mod dynamic_lstm;
 mod dynamic_product;
 mod gelu_erf;
+mod group_norm;
 mod hard_swish;
 mod merge_affine;
+mod no_effect;
 mod norm;
 mod pattern;
 mod qoperator;
@@ -60,11 +62,14 @@ pub const ALL: &[Rewrite] = &[
     dynamic_product::REWRITE,
     dynamic_lstm::REWRITE,
     dequantise_early::REWRITE,
+    no_effect::REWRITE,
     gelu_erf::REWRITE,
     hard_swish::REWRITE,
     softplus_mish::SOFTPLUS,
     softplus_mish::MISH,
     norm::REWRITE,
+    group_norm::FUSE,
+    group_norm::AFFINE,
     safe_softmax::REWRITE,
     conv_affine::REWRITE,
     merge_affine::REWRITE,
