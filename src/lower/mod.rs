@@ -8,12 +8,14 @@
 
 mod absorb;
 mod activated_splits;
+mod bias;
 mod coding;
 mod context;
 mod faults;
 mod layout;
 mod regroup;
 mod session;
+mod shuffle;
 mod wide_pads;
 
 pub use coding::Coding;

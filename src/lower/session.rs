@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{Layout, LowerCx, Refusal, absorb, faults, keeps_order, regroup};
+use super::{Layout, LowerCx, Refusal, absorb, bias, faults, keeps_order, regroup, shuffle};
 use crate::ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use crate::qnn::graph::{Param, QnnGraph, QnnOp, QnnTensor, QnnType, Quant, StaticData, TensorId, TensorKind};
 use crate::verdict::codes;
@@ -195,6 +195,8 @@ impl<'a> Lowering<'a> {
             }
         }
         absorb::absorb(&mut self.qnn, &self.plain);
+        bias::take_in(&mut self.qnn);
+        shuffle::name(&mut self.qnn);
         faults::avoid(&mut self.qnn);
         self.qnn
     }

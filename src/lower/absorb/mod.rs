@@ -205,7 +205,7 @@ fn param<'a>(op: &'a QnnOp, name: &str) -> Option<&'a Param> {
 }
 
 /// Without ops whose results nobody reads, and without tensors that no op touches.
-fn pruned(mut graph: QnnGraph) -> QnnGraph {
+pub(super) fn pruned(mut graph: QnnGraph) -> QnnGraph {
     loop {
         let read: HashSet<TensorId> = graph.ops.iter().flat_map(|op| op.inputs.iter().copied()).collect();
         let needed = |t: &TensorId| read.contains(t) || graph.tensors[t.0 as usize].kind == TensorKind::AppRead;

@@ -184,6 +184,16 @@ fn apply(op: &QnnOp, ins: &[Array], outs: &[Vec<usize>], to: QnnType) -> Vec<Vec
                 at(x, &src)
             })
         }
+        "ChannelShuffle" => {
+            let groups = scalar(op, "num_groups").unwrap() as usize;
+            let each_group = x.dims[x.dims.len() - 1] / groups;
+            each(out, |i| {
+                let mut src = i.clone();
+                let j = src.pop().unwrap();
+                src.push(j % groups * each_group + j / groups);
+                at(x, &src)
+            })
+        }
         "Tile" => each(out, |i| {
             let src: Vec<usize> = i.iter().zip(&x.dims).map(|(i, d)| i % d).collect();
             at(x, &src)
