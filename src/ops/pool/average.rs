@@ -2,13 +2,21 @@
 //!
 //! PoolAvg2d is right on the HTP (2.47) only without padding; with it, even windows give zeros or crash, large ones are
 //! inexact. So whatever has padding, a ragged end or a dilation is a depthwise convolution with `1 / window size`,
-//! corrected where a window counts fewer elements.
+//! corrected where a window counts fewer elements; small windows with a stride are sums of slices.
 
-use super::{ceil, window};
+use super::{ceil, max, window};
 use crate::lower::{LowerCx, Refusal};
 use crate::ops::spatial::{self, Axis};
 use crate::ops::{compose, conv};
 use crate::qnn::graph::{Param, TensorId};
+
+/// Along an axis with more runs of equal window sizes than this, a map of factors is multiplied with. Such a map has one
+/// channel, and the HTP (2.47) fills the other lanes of its tiles with whatever is there: equal inputs then give unequal
+/// binaries.
+const PIECES: usize = 7;
+
+/// No more taps along an axis than this for a window that is summed slice by slice.
+const FEW: usize = 3;
 
 const UNIT: Axis = Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, out: 1 };
 
@@ -21,7 +29,14 @@ pub(super) fn lower(cx: &mut LowerCx<'_, '_>) -> Result<(), Refusal> {
     let counts: Vec<Vec<usize>> = axes.iter().map(|a| counts(a, include_pad)).collect();
     let x = spatial::channel_last(cx, 0)?;
     let plain = axes.iter().all(|a| a.before == 0 && a.used_after() == 0 && (a.dilation == 1 || a.kernel == 1));
-    let y = if plain { native(cx, x, &axes) } else { weighted(cx, x, &axes, Some(&counts)) };
+    let few = |a: &Axis| a.kernel <= FEW && a.dilation == 1;
+    let y = if plain {
+        native(cx, x, &axes)
+    } else if axes.len() == 2 && axes.iter().all(few) && axes.iter().any(|a| a.stride > 1) {
+        tapped(cx, x, &axes, &counts)
+    } else {
+        weighted(cx, x, &axes, Some(&counts))
+    };
     spatial::give_channel_last(cx, 0, y)
 }
 
@@ -60,6 +75,27 @@ fn native(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis]) -> TensorId {
     )
 }
 
+/// The mean over small windows that step over the image, one axis after the other, as sums of strided slices. For a
+/// depthwise convolution with a stride, and PoolAvg2d too, the HTP (2.47) stores blocks of 32 x 32 weights per tap.
+fn tapped(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis], counts: &[Vec<usize>]) -> TensorId {
+    let (padded, bare) = spatial::pad_first(cx, x, axes, 0.0);
+    bare.iter().zip(counts).enumerate().fold(padded, |t, (i, (axis, counts))| {
+        // Scaled before it is summed: the sum of large halves would overflow.
+        let share = compose::scale(cx, t, 1.0 / axis.kernel as f32);
+        let first = max::tap(cx, share, i + 1, axis, 0);
+        let sum = (1..axis.kernel).fold(first, |sum, k| {
+            let next = max::tap(cx, share, i + 1, axis, k);
+            compose::add(cx, sum, next)
+        });
+        rescaled(cx, sum, i + 1, &border_factors(counts, axis.kernel))
+    })
+}
+
+/// What a mean over `kernel` elements is multiplied with to be one over `counts`.
+fn border_factors(counts: &[usize], kernel: usize) -> Vec<f32> {
+    counts.iter().map(|&c| kernel as f32 / c as f32).collect()
+}
+
 /// Sums over windows by depthwise convolution, divided by `counts` (per axis and output position) if they are given.
 /// `x` is channel last; three spatial axes are summed in two steps.
 fn weighted(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis], counts: Option<&[Vec<usize>]>) -> TensorId {
@@ -82,6 +118,10 @@ fn weighted(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis], counts: Option
     if rows.iter().all(|&c| c == axes[0].kernel) && columns.iter().all(|&c| c == axes[1].kernel) {
         return sum;
     }
+    let by_axis = [(1, border_factors(rows, axes[0].kernel)), (2, border_factors(columns, axes[1].kernel))];
+    if by_axis.iter().all(|(_, f)| f.chunk_by(|a, b| a == b).count() <= PIECES) {
+        return by_axis.iter().fold(sum, |t, (at, f)| rescaled(cx, t, *at, f));
+    }
     let mut factors = vec![];
     for r in rows {
         for c in columns {
@@ -90,6 +130,28 @@ fn weighted(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis], counts: Option
     }
     let map = cx.float_constant(&[1, rows.len() as u32, columns.len() as u32, 1], &factors);
     compose::mul(cx, sum, map)
+}
+
+/// `t` with the elements at each position along physical axis `at` multiplied by a factor: runs of equal factors are cut
+/// out, scaled and joined again.
+fn rescaled(cx: &mut LowerCx<'_, '_>, t: TensorId, at: usize, factors: &[f32]) -> TensorId {
+    let (whole, dtype) = (cx.dims(t), cx.qnn_type(t));
+    let runs: Vec<&[f32]> = factors.chunk_by(|a, b| a == b).collect();
+    if runs.len() == 1 {
+        return compose::scale(cx, t, factors[0]);
+    }
+    let (mut begin, mut pieces) = (0, vec![]);
+    for run in runs {
+        let end = begin + run.len();
+        let mut dims = whole.clone();
+        let mut ranges: Vec<[i32; 3]> = dims.iter().map(|&d| [0, d as i32, 1]).collect();
+        dims[at] = run.len() as u32;
+        ranges[at] = [begin as i32, end as i32, 1];
+        let piece = cx.op_to("StridedSlice", &[t], dtype, &dims, &[("ranges", Param::triples(&ranges))]);
+        pieces.push(compose::scale(cx, piece, run[0]));
+        begin = end;
+    }
+    cx.op_to("Concat", &pieces, dtype, &whole, &[("axis", Param::u32(at as u32))])
 }
 
 /// Attribute `p` of a norm, 1 or more.

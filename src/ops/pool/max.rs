@@ -98,7 +98,7 @@ fn pool2d(cx: &mut LowerCx<'_, '_>, x: TensorId, axes: &[Axis]) -> TensorId {
 }
 
 /// The elements that tap `tap` of each window of `axis` sees, along physical axis `at` of `t`, which has no padding.
-fn tap(cx: &mut LowerCx<'_, '_>, t: TensorId, at: usize, axis: &Axis, tap: usize) -> TensorId {
+pub(super) fn tap(cx: &mut LowerCx<'_, '_>, t: TensorId, at: usize, axis: &Axis, tap: usize) -> TensorId {
     let mut dims = cx.dims(t);
     let mut ranges: Vec<[i32; 3]> = dims.iter().map(|&d| [0, d as i32, 1]).collect();
     let start = tap * axis.dilation;

@@ -25,12 +25,39 @@ fn native_ops_only_where_they_are_right() {
         node("AveragePool", 11).float(&[1, 2, 6, 6]).int_list("kernel_shape", &[2, 2]).int_list("pads", &[1, 1, 1, 1]);
     let graph = padded.lower().unwrap();
     assert!(op_types(&graph).contains(&"DepthWiseConv2d"), "{:?}", op_types(&graph));
+    // Windows at the borders count fewer elements: cut out, scaled by a number and joined again, along both axes.
+    let border =
+        ["StridedSlice", "ElementWiseMultiply", "StridedSlice", "StridedSlice", "ElementWiseMultiply", "Concat"];
+    let types = op_types(&graph);
+    assert_eq!(types.windows(6).filter(|w| *w == border).count(), 2, "{types:?}");
     let even = node("MaxPool", 12)
         .float(&[1, 2, 6, 6])
         .int_list("kernel_shape", &[2, 2])
         .int_list("strides", &[2, 2])
         .int_list("pads", &[1, 1, 1, 1]);
     assert!(op_types(&even.lower().unwrap()).contains(&"Pad"));
+}
+
+#[test]
+fn small_strided_means_need_no_weights() {
+    let n = |include_pad: i64| {
+        node("AveragePool", 19)
+            .float(&[1, 1, 4, 4])
+            .int_list("kernel_shape", &[3, 3])
+            .int_list("strides", &[2, 2])
+            .int_list("pads", &[1, 1, 1, 1])
+            .int("count_include_pad", include_pad)
+    };
+    let types = op_types(&n(0).lower().unwrap()).join(" ");
+    assert!(!types.contains("Conv") && types.contains("StridedSlice"), "{types}");
+    let x: Vec<f64> = (0..16).map(f64::from).collect();
+    // Means of the 2x2, 2x3, 3x2 and 3x3 corners of 0..16.
+    let close = |got: &[f64], want: &[f64]| got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-3);
+    let y = n(0).run(std::slice::from_ref(&x)).remove(0);
+    assert!(close(&y, &[2.5, 4.0, 8.5, 10.0]), "{y:?}");
+    // Padding counts: sums over nine.
+    let y = n(1).run(&[x]).remove(0);
+    assert!(close(&y, &[10.0 / 9.0, 24.0 / 9.0, 51.0 / 9.0, 10.0]), "{y:?}");
 }
 
 #[test]
