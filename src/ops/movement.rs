@@ -128,11 +128,11 @@ pub(super) fn wrapped_index(cx: &mut LowerCx<'_, '_>, i: usize, t: TensorId, siz
     Ok(wrapped_by(cx, t, step))
 }
 
-/// `t < 0 ? t + sizes : t`; `sizes` broadcasts.
+/// `t < 0 ? t + sizes : t`; `sizes` broadcasts. Negative is what is more than its double: no constant is needed for that.
 pub(super) fn wrapped_by(cx: &mut LowerCx<'_, '_>, t: TensorId, sizes: TensorId) -> TensorId {
     let dims = cx.dims(t);
-    let zero = cx.i32_constant(&[1], &[0]);
-    let negative = cx.op_to("ElementWiseLess", &[t, zero], QnnType::BOOL_8, &dims, &[]);
+    let double = cx.op_to("ElementWiseAdd", &[t, t], QnnType::INT_32, &dims, &[]);
+    let negative = cx.op_to("ElementWiseLess", &[double, t], QnnType::BOOL_8, &dims, &[]);
     let moved = cx.op_to("ElementWiseAdd", &[t, sizes], QnnType::INT_32, &dims, &[]);
     cx.op_to("ElementWiseSelect", &[negative, moved, t], QnnType::INT_32, &dims, &[])
 }
