@@ -102,7 +102,10 @@ impl Convolution {
         let (channels, per_group, m) = (xd[n + 1], wd[n], wd[n + 1]);
         let strided = axes.iter().any(|a| a.stride > 1);
         let dilated = axes.iter().any(|a| a.dilation > 1);
-        let depthwise = n == 2 && group > 1 && group == channels && per_group == 1 && !(strided && dilated);
+        // Several kernels per channel and strides together give wrong numbers in DepthWiseConv2d (2.47): 1 by 3 taps
+        // with strides 1 and 2, or 3 and 3.
+        let spaced = strided && (dilated || m > channels);
+        let depthwise = n == 2 && group > 1 && group == channels && per_group == 1 && !spaced;
         let mut params = vec![
             ("stride", spatial::stride_param(&axes)),
             ("pad_amount", spatial::pad_param(&axes)),
@@ -265,6 +268,12 @@ mod tests {
         };
         assert!(n(&[4, 1, 3, 3], 4).contains("DepthWiseConv2d"));
         assert!(n(&[8, 4, 3, 3], 1).contains("Conv2d"));
+        let strided = |m: i64| {
+            let n = node("Conv", 11).float(&[1, 4, 8, 8]).float(&[m, 1, 1, 3]).int("group", 4);
+            op_types(&n.int_list("strides", &[1, 2]).lower().unwrap()).join(" ")
+        };
+        assert!(strided(4).contains("DepthWiseConv2d"));
+        assert!(!strided(8).contains("DepthWiseConv2d"), "several kernels per channel, strided");
         let n = node("Conv", 11).float(&[1, 2, 3, 4, 5, 6]).float(&[1, 2, 1, 1, 1, 1]);
         assert!(n.refusal().contains("rank 6"));
     }

@@ -3,8 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::statics::{self, WeightCodes};
-use super::{Encoding, Work, redirect};
-use crate::qnn::graph::{QnnOp, QnnType, Quant, TensorId, TensorKind};
+use super::{Encoding, Work, param, redirect};
+use crate::qnn::graph::{Param, QnnOp, QnnType, Quant, Scalar, TensorId, TensorKind};
+
+/// The operation of ElementWiseNeuron that is HardSigmoid.
+const HARD_SIGMOID: u32 = 2;
 
 /// Which operands of an op are what.
 struct Form {
@@ -48,6 +51,20 @@ fn is_coarse(op_type: &str) -> bool {
     op_type == "LayerNorm"
 }
 
+/// Forms that are taken and come out wrong (2.47).
+fn is_wrong(op: &QnnOp, e: &Encoding) -> bool {
+    match op.op_type.as_str() {
+        // The zero point of 8-bit results is not added.
+        "Softmax" => e.dtype == QnnType::UFIXED_POINT_8 && e.scalar().is_none_or(|(_, zero)| zero != 0),
+        // 16-bit codes are far off.
+        "ElementWiseNeuron" => {
+            let hard = matches!(param(op, "operation"), Some(Param::Scalar(Scalar::U32(HARD_SIGMOID))));
+            hard && e.dtype == QnnType::UFIXED_POINT_16
+        }
+        _ => false,
+    }
+}
+
 /// Computes on the integers wherever that is possible.
 pub(super) fn absorb(work: &mut Work<'_>) {
     let readers = work.readers();
@@ -64,6 +81,9 @@ pub(super) fn absorb(work: &mut Work<'_>) {
         let Some(form) = form(&op.op_type) else { continue };
         let &[y] = op.outputs.as_slice() else { continue };
         let Some((e, quantizes)) = work.wanted(y, &readers) else { continue };
+        if is_wrong(&op, &e) {
+            continue;
+        }
         let made = if is_coarse(&op.op_type) && e.dtype == QnnType::UFIXED_POINT_8 {
             widened(work, &op, &form, &e, &coded)
         } else {

@@ -13,6 +13,7 @@
 
 mod compute;
 mod moving;
+mod saturate;
 mod statics;
 mod weights;
 
@@ -37,7 +38,9 @@ pub(super) fn absorb(graph: &mut QnnGraph, plain: &Plain) {
     moving::sink(&mut work);
     compute::absorb(&mut work);
     weights::keep(&mut work);
-    *graph = pruned(work.graph);
+    work.graph = pruned(work.graph);
+    saturate::clamp(&mut work);
+    *graph = work.graph;
 }
 
 /// The graph under work.

@@ -7,7 +7,7 @@ use crate::qnn::graph::{Param, QnnOp, QnnType, Scalar, TensorId, TensorKind};
 
 /// The operands whose elements the op moves; `None` for an op that computes. Every element of a result is an element of
 /// one of them (the largest of a window counts: order is kept by an encoding).
-fn moved(op: &QnnOp) -> Option<Vec<usize>> {
+pub(super) fn moved(op: &QnnOp) -> Option<Vec<usize>> {
     match op.op_type.as_str() {
         "Concat" | "Pack" => Some((0..op.inputs.len()).collect()),
         "Reshape"

@@ -9,18 +9,18 @@ use crate::ops::testing::{evaluate, op_types, ramp};
 use crate::qnn::graph::{QnnGraph, QnnType, Quant};
 
 /// A model under construction.
-struct Model {
+pub(super) struct Model {
     graph: Graph,
 }
 
 impl Model {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut graph = Graph::default();
         graph.opsets.insert(String::new(), 21);
         Self { graph }
     }
 
-    fn input(&mut self, name: &str, dtype: DataType, shape: &[i64]) -> ValueId {
+    pub(super) fn input(&mut self, name: &str, dtype: DataType, shape: &[i64]) -> ValueId {
         let shape = shape.iter().map(|&d| Dim::Known(d)).collect();
         let v = self.graph.add_typed(name, TensorType::new(dtype, shape));
         self.graph.inputs.push(v);
@@ -35,7 +35,7 @@ impl Model {
         self.constant(Tensor::from_i128(dtype, shape.to_vec(), values).unwrap())
     }
 
-    fn node(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+    pub(super) fn node(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
         let out = self.graph.add_value(Value { name: format!("v{}", self.graph.node_count()), ..Value::default() });
         let mut node = Node {
             name: format!("n{}", self.graph.node_count()),
@@ -52,12 +52,12 @@ impl Model {
         out
     }
 
-    fn quantise(&mut self, x: ValueId, scale: f32, zero: i128) -> ValueId {
+    pub(super) fn quantise(&mut self, x: ValueId, scale: f32, zero: i128) -> ValueId {
         let (s, z) = self.encoding(scale, DataType::U8, zero);
         self.node("QuantizeLinear", &[x, s, z], &[])
     }
 
-    fn dequantise(&mut self, q: ValueId, scale: f32, zero: i128) -> ValueId {
+    pub(super) fn dequantise(&mut self, q: ValueId, scale: f32, zero: i128) -> ValueId {
         let (s, z) = self.encoding(scale, DataType::U8, zero);
         self.node("DequantizeLinear", &[q, s, z], &[])
     }
@@ -78,7 +78,7 @@ impl Model {
     }
 
     /// Lowers with `output` as the model's output; all nodes in real numbers if `plain`.
-    fn lower(&mut self, output: ValueId, plain: bool) -> QnnGraph {
+    pub(super) fn lower(&mut self, output: ValueId, plain: bool) -> QnnGraph {
         self.graph.outputs = vec![output];
         let found = infer(&mut self.graph).unwrap();
         assert!(found.errors.is_empty(), "{:?}", found.errors);
@@ -299,4 +299,24 @@ fn a_sigmoid_that_leaves_the_model_is_fine() {
     let s = m.node("Sigmoid", &[x], &[]);
     let y = m.node("Mul", &[x, s], &[]);
     assert!(op_types(&m.lower(y, false)).contains(&"Sigmoid"));
+}
+
+#[test]
+fn forms_that_come_out_wrong_stay_real() {
+    let ops = |op: &str, dtype: DataType, (scale, zero): (f32, i128)| {
+        let mut m = Model::new();
+        let q = m.input("x", dtype, &[2, 6]);
+        let (s, z) = m.encoding(0.02, dtype, 100);
+        let x = m.node("DequantizeLinear", &[q, s, z], &[]);
+        let y = m.node(op, &[x], &[]);
+        let (s, z) = m.encoding(scale, dtype, zero);
+        let y = m.node("QuantizeLinear", &[y, s, z], &[]);
+        m.check(y, &[ramp(12, 0.0, 7.0)])
+    };
+    let is_real = |ops: &[String]| ops.iter().any(|op| op == "Dequantize");
+    assert!(!is_real(&ops("Softmax", DataType::U8, (0.004, 0))));
+    assert!(is_real(&ops("Softmax", DataType::U8, (0.004, 3))));
+    assert!(!is_real(&ops("Softmax", DataType::U16, (0.004, 3))));
+    assert!(!is_real(&ops("HardSigmoid", DataType::U8, (0.004, 3))));
+    assert!(is_real(&ops("HardSigmoid", DataType::U16, (0.004, 3))));
 }
